@@ -20,6 +20,7 @@ const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
+const GOAWAY: u8 = 7;
 
 fn gateway(upstream: SocketAddr) -> Gateway {
     let configuration = document(&[service("/", upstream, "tags: [weir-upstream-http2]", "")], "");
@@ -274,4 +275,64 @@ fn names_that_one_client_makes_up_take_no_connection_from_another() {
         assert_eq!(answered.status, 204, "{name}");
     }
     assert_eq!(upstream.connections(), 3);
+}
+
+/// Checks that a request that waits for the only connection is served while the response before it goes on without end,
+/// once the upstream may go on.
+fn the_one_that_waits_is_served(upstream: &Upstream, go_on: &mpsc::Sender<()>) {
+    let fields = "tags: [weir-upstream-http2], retries: 0, connect_timeout: 60000, read_timeout: 600000";
+    let gateway = Gateway::builder(&document(&[service("/", upstream.address, fields, "")], ""))
+        .set("proxy_listen", "127.0.0.1:0 http2")
+        .set("upstream_http2_max_connections", "1")
+        // The upstream answers none.
+        .set("http2_ping_interval", "0")
+        .start();
+    block_on(async {
+        let (requests, _) = connect(gateway.proxy()).await;
+        let (response, _stream) = start(&requests, get("/"), true).await.unwrap();
+        let endless = response.await.unwrap();
+        let (response, _) = start(&requests, get("/"), true).await.unwrap();
+        taken_up(&requests).await;
+        go_on.send(()).unwrap();
+        assert_eq!(response.await.unwrap().status(), StatusCode::NO_CONTENT);
+        drop(endless);
+    });
+}
+
+#[test]
+fn a_request_that_waits_is_sent_when_the_upstream_takes_more_at_a_time() {
+    let (go_on, may_go_on) = mpsc::channel();
+    let may_go_on = std::sync::Mutex::new(may_go_on);
+    let upstream = Upstream::start(move |mut peer, _| {
+        greet(&mut peer, &[0, 3, 0, 0, 0, 1]);
+        let first = streams(&mut peer, HEADERS, 1)[0];
+        peer.send(begun(first));
+        let _ = may_go_on.lock().unwrap().recv();
+        peer.send(Frames::frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]));
+        let second = streams(&mut peer, HEADERS, 1)[0];
+        peer.send(no_content(second));
+        let _ = peer.rest();
+    });
+    the_one_that_waits_is_served(&upstream, &go_on);
+    assert_eq!(upstream.connections(), 1);
+}
+
+#[test]
+fn a_request_that_waits_is_sent_elsewhere_when_the_upstream_says_goaway() {
+    let (go_on, may_go_on) = mpsc::channel();
+    let may_go_on = std::sync::Mutex::new(may_go_on);
+    let upstream = Upstream::start(move |mut peer, number| {
+        greet(&mut peer, &[0, 3, 0, 0, 0, 1]);
+        let asked = streams(&mut peer, HEADERS, 1)[0];
+        if number == 0 {
+            peer.send(begun(asked));
+            let _ = may_go_on.lock().unwrap().recv();
+            peer.send(Frames::frame(GOAWAY, 0, 0, &[asked.to_be_bytes(), [0; 4]].concat()));
+        } else {
+            peer.send(no_content(asked));
+        }
+        let _ = peer.rest();
+    });
+    the_one_that_waits_is_served(&upstream, &go_on);
+    assert_eq!(upstream.connections(), 2);
 }

@@ -90,6 +90,7 @@ mod lua_state;
 mod lua_survey;
 mod lua_waits;
 mod mutual_tls;
+mod name_changes;
 mod next_target;
 mod nodes;
 mod oauth2;

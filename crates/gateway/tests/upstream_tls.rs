@@ -5,8 +5,8 @@
 use crate::harness::{Gateway, Identity, NginxOverTls, TlsUpstream, Upstream, document, eventually, service};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection, Stream};
-use std::io::{Read, Write};
+use rustls::{ServerConfig, ServerConnection, Stream, StreamOwned};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -90,12 +90,15 @@ fn upstreams_are_verified_as_their_service_says() {
     }
 }
 
-/// An upstream that ends each session in good order soon after its first response.
-fn closing(identity: &Identity) -> Upstream {
+fn config(identity: &Identity) -> Arc<ServerConfig> {
     let certs = CertificateDer::pem_file_iter(identity.cert()).unwrap().map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_file(identity.key()).unwrap();
-    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(certs, key).unwrap();
-    let config = Arc::new(config);
+    Arc::new(ServerConfig::builder().with_no_client_auth().with_single_cert(certs, key).unwrap())
+}
+
+/// An upstream that ends each session in good order soon after its first response.
+fn closing(identity: &Identity) -> Upstream {
+    let config = config(identity);
     Upstream::start(move |peer, _| {
         let mut socket = peer.socket().try_clone().unwrap();
         let mut session = ServerConnection::new(config.clone()).unwrap();
@@ -125,6 +128,33 @@ fn an_upstream_s_close_notify_is_noticed() {
         let response = client.response();
         assert_eq!(response.status, 200, "round {round}: {}", response.text());
         thread::park_timeout(Duration::from_millis(300));
+    }
+    assert_eq!(upstream.connections(), 3);
+}
+
+/// An upstream that answers all requests of a session.
+fn keeping(identity: &Identity) -> Upstream {
+    let config = config(identity);
+    Upstream::start(move |peer, _| {
+        let session = ServerConnection::new(config.clone()).unwrap();
+        let mut stream = BufReader::new(StreamOwned::new(session, peer.into_socket()));
+        let mut line = String::new();
+        while matches!(stream.read_line(&mut line), Ok(1..)) {
+            if line == "\r\n" && stream.get_mut().write_all(OK.as_bytes()).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    })
+}
+
+#[test]
+fn names_that_clients_make_up_keep_no_other_name_s_connection_out_of_the_pool() {
+    let upstream = keeping(&Identity::new("inner.test"));
+    let services = [https("/", &upstream.address.to_string(), "", "preserve_host: true")];
+    let gateway = Gateway::builder(&document(&services, "")).set("upstream_keepalive_pool_size", "2").start();
+    for host in ["one.test", "two.test", "steady.test", "steady.test"] {
+        assert_eq!(seen(&gateway, "/", host), "hi");
     }
     assert_eq!(upstream.connections(), 3);
 }

@@ -122,6 +122,13 @@ impl Endpoint {
         addresses.sockets(self.port, turn as usize).find(|address| self.admits(Some(*address)))
     }
 
+    /// Whether it leads to this address, as far as is known without waiting. Starts the renewal of an expired answer.
+    pub(crate) fn leads_to(&self, resolver: &Resolver, address: Option<SocketAddr>) -> bool {
+        let (None, Some(address)) = (self.ip, address) else { return true };
+        let known = resolver.cached(&self.host);
+        known.is_none_or(|known| known.sockets(self.port, 0).any(|one| one == address))
+    }
+
     /// The `Host` header for a connection to an address, if the name of its SRV record is to be used.
     pub fn srv_authority(&self, resolver: &Resolver, address: Option<SocketAddr>) -> Option<String> {
         let (true, Some(address)) = (self.use_srv_name, address) else { return None };

@@ -8,6 +8,7 @@
 //!
 //! This crate knows outgoing requests only: no client of the gateway, no exchange, no plugin, no worker.
 
+mod address_check;
 pub mod balance;
 pub mod connect;
 pub mod endpoint;

@@ -1,5 +1,6 @@
 //! The pool of idle HTTP/1.1 connections of one worker, by endpoint, last in first out.
 
+use super::address_check::AddressCheck;
 use super::balance::Lease;
 use super::endpoint::FIRST_DYNAMIC;
 use foldhash::fast::RandomState;
@@ -37,6 +38,8 @@ pub struct UpstreamConnection {
     pub endpoint: u32,
     /// The other end.
     pub address: Option<SocketAddr>,
+    /// Whether the endpoint's name still leads there.
+    pub(crate) address_check: AddressCheck,
     /// The name that its TLS handshake asked for.
     pub server_name: Option<Rc<str>>,
     /// How many requests it has carried.
@@ -53,8 +56,9 @@ impl UpstreamConnection {
     /// One that was just opened.
     pub fn new(io: Io, endpoint: u32, server_name: Option<Rc<str>>) -> Self {
         let address = io.peer();
-        let (wire, requests, interim, has_more) = (Wire::new(io), 0, 0, false);
-        Self { wire, endpoint, address, server_name, requests, interim, has_more, lease: None }
+        let (wire, address_check) = (Wire::new(io), AddressCheck::new());
+        let (requests, interim, has_more, lease) = (0, 0, false, None);
+        Self { wire, endpoint, address, address_check, server_name, requests, interim, has_more, lease }
     }
 }
 
@@ -84,12 +88,12 @@ impl Pool {
         Self { keep_alive, idle: RefCell::default() }
     }
 
-    /// A live idle connection to the endpoint, the most recently used; if an address is given, one to that.
-    pub fn take(
+    /// A live idle connection to the endpoint, the most recently used of those that lead where it is wanted.
+    pub(crate) fn take(
         &self,
         endpoint: u32,
         server_name: Option<&str>,
-        address: Option<SocketAddr>,
+        leads_there: impl Fn(&UpstreamConnection) -> bool,
     ) -> Option<Box<UpstreamConnection>> {
         let mut idle = self.idle.borrow_mut();
         let stack = idle.get_mut(endpoint)?;
@@ -97,8 +101,7 @@ impl Pool {
         while at > 0 {
             at -= 1;
             let upstream = &stack[at].upstream;
-            let leads_there = address.is_none() || upstream.address == address;
-            if leads_there && upstream.server_name.as_deref() == server_name {
+            if upstream.server_name.as_deref() == server_name && leads_there(upstream) {
                 let mut found = stack.remove(at).upstream;
                 if !found.wire.io.is_stale() {
                     return Some(found);
@@ -108,19 +111,22 @@ impl Pool {
         None
     }
 
-    /// Keeps a connection whose response was read to its end.
+    /// Keeps a connection whose response was read to its end. In a full pool it replaces the one that was idle for longest, so
+    /// that connections that are used stay.
     pub fn put(&self, mut upstream: Box<UpstreamConnection>, now: Instant) {
         let most = self.keep_alive.max_requests;
-        if (most != 0 && upstream.requests >= most) || !upstream.wire.inbox.is_empty() {
+        let is_worn = most != 0 && upstream.requests >= most;
+        if is_worn || !upstream.wire.inbox.is_empty() || self.keep_alive.pool_size == 0 {
             return;
         }
         upstream.wire.release_buffers();
         upstream.lease = None;
         let mut idle = self.idle.borrow_mut();
         let stack = idle.of(upstream.endpoint);
-        if stack.len() < self.keep_alive.pool_size {
-            stack.push(Idle { upstream, since: now });
+        if stack.len() >= self.keep_alive.pool_size {
+            stack.remove(0);
         }
+        stack.push(Idle { upstream, since: now });
     }
 
     /// Closes connections that were idle for too long, or that the peer has closed.

@@ -1,8 +1,8 @@
 //! The connection pools of one worker, over HTTP/1.1 and HTTP/2, and what they need to open connections.
 
-use super::endpoint::DynamicEndpointIds;
+use super::endpoint::{DynamicEndpointIds, Endpoint};
 use super::http2::{Http2Pool, Http2UpstreamOptions};
-use super::pool::{KeepAlive, Pool};
+use super::pool::{KeepAlive, Pool, UpstreamConnection};
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -38,6 +38,23 @@ impl Pools {
         let (http1, http2) = (Pool::new(keep_alive.clone()), Http2Pool::default());
         let dynamic_ids = DynamicEndpointIds::default();
         Self { http1, http2, dynamic_ids, sharing, keep_alive, resolver, memory }
+    }
+
+    /// An idle connection over HTTP/1.1, to an address that the endpoint leads to now and that may be asked. Where SRV records
+    /// give weights, it is the address whose turn it is.
+    pub fn idle(
+        &self,
+        endpoint: &Endpoint,
+        server_name: Option<&str>,
+        (turn, now): (u64, Instant),
+    ) -> Option<Box<UpstreamConnection>> {
+        let address = endpoint.weighted_address(&self.resolver, turn);
+        let leads_there = |upstream: &UpstreamConnection| match address {
+            Some(_) => upstream.address == address,
+            None => upstream.address_check.passes((endpoint, upstream.address), &self.resolver, now),
+        };
+        let idle = self.http1.take(endpoint.id, server_name, leads_there)?;
+        endpoint.admits(idle.address).then_some(idle)
     }
 
     /// Closes connections that were idle for too long, or that the peer has closed.

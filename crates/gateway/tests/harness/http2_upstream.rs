@@ -26,7 +26,17 @@ impl Http2Upstream {
         most: usize,
         serve: impl Fn(Asked, usize) -> F + Send + 'static,
     ) -> Http2Upstream {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        Http2Upstream::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), builder, most, serve)
+    }
+
+    /// The same at an address, whose port is free.
+    pub fn start_at<F: Future<Output = ()> + 'static>(
+        address: SocketAddr,
+        builder: Builder,
+        most: usize,
+        serve: impl Fn(Asked, usize) -> F + Send + 'static,
+    ) -> Http2Upstream {
+        let listener = std::net::TcpListener::bind(address).expect("a free port");
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let connections = Arc::new(AtomicUsize::new(0));

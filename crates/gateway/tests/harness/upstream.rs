@@ -17,7 +17,12 @@ pub struct Upstream {
 impl Upstream {
     /// Starts; the closure is given each connection, and its number counted from 0.
     pub fn start(serve: impl Fn(Peer, usize) + Send + Sync + 'static) -> Upstream {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        Upstream::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), serve)
+    }
+
+    /// The same at an address, whose port is free.
+    pub fn start_at(address: SocketAddr, serve: impl Fn(Peer, usize) + Send + Sync + 'static) -> Upstream {
+        let listener = TcpListener::bind(address).expect("a free port");
         let address = listener.local_addr().unwrap();
         let (connections, closing) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let (counted, ended, serve) = (connections.clone(), closing.clone(), Arc::new(serve));

@@ -125,7 +125,7 @@ impl Asker {
     async fn addresses(&self, name: &Name, kind: RecordType) -> Result<Found, ResolveError> {
         let lookup = self.client.lookup(name.clone(), kind).await.map_err(failure)?;
         let records = lookup.answers().iter().filter(|record| record.record_type() == kind);
-        let ttl = records.clone().map(|record| record.ttl).min().unwrap_or_default();
+        let ttl = records.clone().map(|record| record.ttl).fold(alias_ttl(lookup.answers()), u32::min);
         let entries: Vec<_> = records.filter_map(ip).map(Address::plain).collect();
         if entries.is_empty() { Err(ResolveError::NotFound) } else { Ok(Found { entries, ttl }) }
     }
@@ -135,7 +135,7 @@ impl Asker {
         let lookup = self.client.lookup(name.clone(), RecordType::SRV).await.map_err(failure)?;
         let services = || lookup.answers().iter().filter_map(|record| Some((service(record)?, record.ttl)));
         let priority = services().map(|(srv, _)| srv.priority).min();
-        let mut found = Found { entries: Vec::new(), ttl: u32::MAX };
+        let mut found = Found { entries: Vec::new(), ttl: alias_ttl(lookup.answers()) };
         let mut outcome = ResolveError::NotFound;
         for (srv, ttl) in
             services().filter(|(srv, _)| Some(srv.priority) == priority && !srv.target.is_root())
@@ -217,6 +217,12 @@ impl Asker {
             stale_until: fresh_until + self.options.stale_ttl,
         }
     }
+}
+
+/// How long the aliases of an answer hold: where a name leads may change before what it leads to does.
+fn alias_ttl(answers: &[Record]) -> u32 {
+    let aliases = answers.iter().filter(|record| record.record_type() == RecordType::CNAME);
+    aliases.map(|record| record.ttl).min().unwrap_or(u32::MAX)
 }
 
 fn ip(record: &Record) -> Option<IpAddr> {

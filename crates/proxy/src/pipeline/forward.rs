@@ -189,7 +189,9 @@ impl<'a> UpstreamCall<'a> {
         exchange: &mut Exchange,
     ) -> Result<(AnyUpstream, Upload), AttemptError> {
         let (server_name, turn) = (self.server_name(endpoint, exchange), self.worker.random());
-        if let Some(mut upstream) = self.idle(endpoint, server_name.as_deref(), turn) {
+        let now = exchange.timing.start;
+        let idle = self.worker.upstreams.idle(endpoint, server_name.as_deref(), (turn, now));
+        if let Some(mut upstream) = idle {
             upstream.lease = lease.take();
             match self.attempt(&mut *upstream, endpoint, client, exchange).await {
                 Ok(upload) => {
@@ -211,19 +213,6 @@ impl<'a> UpstreamCall<'a> {
         upstream.lease = lease;
         let upload = self.attempt(&mut *upstream, endpoint, client, exchange).await?;
         Ok((AnyUpstream::Http1(upstream), upload))
-    }
-
-    /// An idle connection to an address of the endpoint that may be asked.
-    fn idle(
-        &self,
-        endpoint: &Endpoint,
-        server_name: Option<&str>,
-        turn: u64,
-    ) -> Option<Box<UpstreamConnection>> {
-        let pools = &self.worker.upstreams;
-        let address = endpoint.weighted_address(&pools.resolver, turn);
-        let idle = pools.http1.take(endpoint.id, server_name, address)?;
-        endpoint.admits(idle.address).then_some(idle)
     }
 
     /// The name that a TLS upstream is asked for: the host that the request names there.

@@ -1,7 +1,8 @@
 //! One HTTP/2 connection to an upstream: its handshake, its limits, and the task that drives it.
 
-use super::{Http2UpstreamOptions, SharedConnections};
+use super::{Http2UpstreamOptions, SharedConnections, Waiting};
 use crate::UpstreamError;
+use crate::address_check::AddressCheck;
 use crate::pool::KeepAlive;
 use bytes::Bytes;
 use h2::client::{self, SendRequest};
@@ -9,7 +10,7 @@ use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -38,6 +39,8 @@ const PIECES: usize = 32 * 1024 * 1024;
 pub(super) struct Connection {
     pub requests: SendRequest<Bytes>,
     pub address: Option<SocketAddr>,
+    /// Whether the endpoint's name still leads there.
+    pub address_check: AddressCheck,
     state: Rc<State>,
 }
 
@@ -74,7 +77,11 @@ fn builder(options: &Http2UpstreamOptions) -> client::Builder {
 impl Connection {
     /// Begins to speak HTTP/2 on a byte stream, once the upstream does too and has said how many requests it takes at a
     /// time: those of a burst beyond that number it would have to refuse.
-    pub(super) async fn begin(io: Io, options: &Http2UpstreamOptions) -> Result<Rc<Self>, UpstreamError> {
+    pub(super) async fn begin(
+        io: Io,
+        options: &Http2UpstreamOptions,
+        waiting: &Rc<Waiting>,
+    ) -> Result<Rc<Self>, UpstreamError> {
         let address = io.peer();
         let transport = Transport::from(io);
         let sender = transport.sender();
@@ -95,8 +102,11 @@ impl Connection {
             idle_since: Cell::new(Instant::now()),
             closed: Cell::new(false),
         });
-        tokio::task::spawn_local(drive(connection, sender, state.clone(), options.ping_interval));
-        Ok(Rc::new(Self { requests, address, state }))
+        let address_check = AddressCheck::new();
+        let this = Rc::new(Self { requests, address, address_check, state: state.clone() });
+        let news = News { of: Rc::downgrade(&this), waiting: waiting.clone(), last: None };
+        tokio::task::spawn_local(drive(connection, sender, (state, news), options.ping_interval));
+        Ok(this)
     }
 
     /// Whether it accepts new requests. After GOAWAY it does not.
@@ -158,7 +168,30 @@ impl Drop for StreamSlot {
         if state.live.get() == 0 {
             state.idle_since.set(Instant::now());
         }
-        self.shared.changed.notify_one();
+        self.shared.waiting.changed.notify_one();
+    }
+}
+
+/// Wakes requests that wait when the upstream lets more of them in: by SETTINGS, or by GOAWAY, since another connection can
+/// then be opened.
+struct News {
+    /// Weak, because a connection ends once nothing else holds it.
+    of: Weak<Connection>,
+    waiting: Rc<Waiting>,
+    /// How many requests it took at a time, and whether it accepted new ones, when it was last looked at.
+    last: Option<(usize, bool)>,
+}
+
+impl News {
+    fn look(&mut self) {
+        if !self.waiting.is_any() {
+            return;
+        }
+        let of = self.of.upgrade();
+        let now = of.map_or((0, false), |of| (of.requests.current_max_send_streams(), of.is_open()));
+        if self.last.replace(now) != Some(now) {
+            self.waiting.changed.notify_waiters();
+        }
     }
 }
 
@@ -166,14 +199,16 @@ impl Drop for StreamSlot {
 async fn drive(
     mut connection: client::Connection<Transport, Bytes>,
     sender: Sender,
-    state: Rc<State>,
+    (state, mut news): (Rc<State>, News),
     ping_interval: Duration,
 ) {
     let mut keep_alive = connection.ping_pong().map(|pings| KeepAlivePing::new(pings, ping_interval));
+    let waiting = news.waiting.clone();
     let driven = poll_fn(|cx| {
         if Pin::new(&mut connection).poll(cx).is_ready() {
             return Poll::Ready(());
         }
+        news.look();
         match &mut keep_alive {
             Some(keep_alive) => keep_alive.poll(cx, state.live.get() > 0),
             None => Poll::Pending,
@@ -182,4 +217,5 @@ async fn drive(
     // A connection that cannot be written to ends as one does that cannot be read from.
     let _ = sender.with(driven).await;
     state.closed.set(true);
+    waiting.changed.notify_waiters();
 }

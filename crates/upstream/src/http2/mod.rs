@@ -69,8 +69,42 @@ type ByServerName = HashMap<Rc<str>, Rc<SharedConnections>>;
 struct SharedConnections {
     connections: RefCell<Vec<Rc<Connection>>>,
     opening: Cell<bool>,
-    /// Notified when a connection was opened, or has room again.
+    waiting: Rc<Waiting>,
+}
+
+/// The requests that wait for a connection, or for room on one.
+#[derive(Default)]
+struct Waiting {
+    count: Cell<usize>,
+    /// Notified when a connection was opened, has room again, or takes no more.
     changed: Notify,
+}
+
+impl Waiting {
+    fn is_any(&self) -> bool {
+        self.count.get() > 0
+    }
+
+    async fn change(&self) {
+        let _counted = Waiter::begin(self);
+        self.changed.notified().await;
+    }
+}
+
+/// Counts one of them, as long as it waits.
+struct Waiter<'w>(&'w Waiting);
+
+impl<'w> Waiter<'w> {
+    fn begin(waiting: &'w Waiting) -> Self {
+        waiting.count.set(waiting.count.get() + 1);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.0.count.set(self.0.count.get() - 1);
+    }
 }
 
 impl Http2Pool {
@@ -136,7 +170,7 @@ impl Pools {
         loop {
             if endpoint.is_down() {
                 // Found out while this waited, as others may have.
-                shared.changed.notify_one();
+                shared.waiting.changed.notify_one();
                 return Err(UpstreamError::NoTarget);
             }
             if let Some(slot) = shared.slot(self, endpoint) {
@@ -144,11 +178,11 @@ impl Pools {
             }
             let is_http1 = pool.chose_http1(endpoint);
             if !is_http1 && (shared.opening.get() || shared.is_full(self, endpoint)) {
-                shared.changed.notified().await;
+                shared.waiting.change().await;
                 continue;
             }
             let _opening = Opening::begin(&shared);
-            return Ok(match begin(self, endpoint, server_name.as_deref(), attempt).await? {
+            return Ok(match begin(self, endpoint, &shared, (server_name.as_deref(), attempt)).await? {
                 Begun::Http1(io) => {
                     pool.chose_http1.borrow_mut().insert(endpoint.id);
                     Opened::Http1(Box::new(UpstreamConnection::new(io, endpoint.id, server_name)))
@@ -174,15 +208,15 @@ enum Begun {
 async fn begin(
     pools: &Pools,
     endpoint: &Endpoint,
-    server_name: Option<&str>,
-    attempt: &ConnectAttempt,
+    shared: &SharedConnections,
+    (server_name, attempt): (Option<&str>, &ConnectAttempt),
 ) -> Result<Begun, UpstreamError> {
     let io = pools.open(endpoint, server_name, None, attempt).await?;
     let failed = |_: &UpstreamError| endpoint.record_outcome(attempt.get(), Outcome::TcpFailure);
     if !chose_http2(endpoint, &io).inspect_err(failed)? {
         return Ok(Begun::Http1(io));
     }
-    let connection = Connection::begin(io, &pools.sharing).await.inspect_err(failed)?;
+    let connection = Connection::begin(io, &pools.sharing, &shared.waiting).await.inspect_err(failed)?;
     attempt.set(None);
     Ok(Begun::Http2(connection))
 }
@@ -197,6 +231,14 @@ fn chose_http2(endpoint: &Endpoint, io: &Io) -> Result<bool, UpstreamError> {
     Err(UpstreamError::Connect(io::Error::new(io::ErrorKind::Unsupported, what)))
 }
 
+impl Connection {
+    /// Whether its address is one that the endpoint leads to now, and that may be asked.
+    fn leads_there(&self, endpoint: &Endpoint, pools: &Pools, now: Instant) -> bool {
+        let leads = self.address_check.passes((endpoint, self.address), &pools.resolver, now);
+        leads && endpoint.admits(self.address)
+    }
+}
+
 impl SharedConnections {
     /// Whether a request is on one of its connections, or waits for one.
     fn is_used(self: &Rc<Self>) -> bool {
@@ -207,17 +249,21 @@ impl SharedConnections {
     fn slot(self: &Rc<Self>, pools: &Pools, endpoint: &Endpoint) -> Option<StreamSlot> {
         let mut connections = self.connections.borrow_mut();
         connections.retain(|connection| connection.is_open());
+        let now = Instant::now();
         let has_room = |connection: &&Rc<Connection>| {
-            endpoint.admits(connection.address) && connection.has_room(&pools.sharing, &pools.keep_alive)
+            connection.leads_there(endpoint, pools, now)
+                && connection.has_room(&pools.sharing, &pools.keep_alive)
         };
         let found = connections.iter().find(has_room)?.clone();
         Some(StreamSlot::take(found, self.clone()))
     }
 
     fn is_full(&self, pools: &Pools, endpoint: &Endpoint) -> bool {
-        let keep_alive = &pools.keep_alive;
+        let (keep_alive, now) = (&pools.keep_alive, Instant::now());
         let taken = |connection: &&Rc<Connection>| {
-            connection.is_open() && !connection.is_worn(keep_alive) && endpoint.admits(connection.address)
+            connection.is_open()
+                && !connection.is_worn(keep_alive)
+                && connection.leads_there(endpoint, pools, now)
         };
         self.connections.borrow().iter().filter(taken).count() >= pools.sharing.max_connections
     }
@@ -236,6 +282,6 @@ impl<'s> Opening<'s> {
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
         self.0.opening.set(false);
-        self.0.changed.notify_waiters();
+        self.0.waiting.changed.notify_waiters();
     }
 }
