@@ -1,7 +1,7 @@
 //! Every request leaves its line, and says where it went.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::harness::{Gateway, Upstream, closed_port, document, eventually, one_route, service};
+use crate::harness::{Gateway, Upstream, closed_port, curl, document, eventually, one_route, service};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -176,5 +176,38 @@ fn requests_start_when_they_start_and_are_logged_when_they_end() {
             (before.as_millis()..=last.as_millis()).contains(&started),
             "{record} not in {before:?} to {last:?}"
         );
+    }
+}
+
+/// Asks over HTTP/2 for a path of this host, on a connection to one.test; returns the status and the version of HTTP.
+fn over_http2(gateway: &Gateway, host: &str, path: &str) -> String {
+    let (to, host) = (format!("::{}", gateway.proxy_ssl()), format!("Host: {host}"));
+    let url = format!("https://one.test{path}");
+    let plain = ["-sk", "--http2", "--path-as-is", "-o", "/dev/null", "-w", "%{http_code} %{http_version}"];
+    curl(&[&plain[..], &["--connect-to", &to, "-H", &host, &url]].concat())
+}
+
+/// On connections made for another name as well, where the route of that name is looked up too.
+#[test]
+fn a_path_that_leads_out_of_a_route_is_logged_without_the_route() {
+    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("access.log");
+    let gateway = Gateway::builder(&document(&[service("/echo", upstream.address, "", "")], ""))
+        .set("proxy_listen", "127.0.0.1:0, 127.0.0.1:0 ssl http2")
+        .set("proxy_access_log", log.to_str().unwrap())
+        .set("proxy_access_log_format", "json")
+        .start();
+    for host in ["one.test", "two.test"] {
+        assert_eq!(over_http2(&gateway, host, "/echo/x"), "200 2", "{host}");
+        assert_eq!(over_http2(&gateway, host, "/echo/../none"), "404 2", "{host}");
+    }
+    let text = || fs::read_to_string(&log).unwrap_or_default();
+    eventually("lines are there", || text().ends_with('\n') && text().lines().count() == 4);
+    for line in text().lines() {
+        let record: Value = serde_json::from_str(line).unwrap();
+        let names = [&record["route"], &record["service"]].map(|entity| entity["name"].as_str());
+        let found = record["response"]["status"] == 200;
+        assert_eq!(names, [found.then_some("r-echo"), found.then_some("s-echo")], "{record}");
     }
 }

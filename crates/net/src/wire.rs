@@ -259,9 +259,9 @@ impl Wire {
     }
 
     /// Aborts the message. If the end of the stream delimits it, resets the connection, because the peer would otherwise
-    /// take the message as complete.
+    /// take the message, or what another protocol says, as complete.
     pub fn abort(&mut self) {
-        if matches!(self.writing, Writing::UntilClose) {
+        if matches!(self.writing, Writing::UntilClose | Writing::Through) {
             self.io.reset_on_close();
         }
     }

@@ -1,10 +1,10 @@
 //! Tunnels at the level of bytes.
 use super::{ask, echo, request};
-use crate::harness::{Gateway, Identity, Upstream, document, service};
+use crate::harness::{Gateway, Identity, PATIENCE, Upstream, document, service};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
 
 const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: lines\r\n";
@@ -86,6 +86,44 @@ fn an_upstream_that_dies_ends_the_tunnel_and_is_reported() {
         "{}",
         gateway.log()
     );
+}
+
+/// Otherwise half of what it had to say would look like all of it.
+#[test]
+fn a_reset_by_the_upstream_reaches_the_client_as_one() {
+    let upstream = Upstream::start(|mut peer, _| {
+        peer.request();
+        peer.send(format!("{SWITCH}\r\nhalf of it"));
+        peer.reader().read_exact(&mut [0; 2]).unwrap();
+        peer.reset();
+    });
+    let gateway = Gateway::start(&document(&[service("/a", upstream.address, "", LINES)], ""));
+    let (mut peer, _) = ask(&gateway, "/a", "lines");
+    let mut bytes = [0; 10];
+    peer.reader().read_exact(&mut bytes).unwrap();
+    assert_eq!(&bytes, b"half of it");
+    peer.send("go");
+    let end = peer.reader().read(&mut bytes).map_err(|error| error.kind());
+    assert_eq!(end, Err(ErrorKind::ConnectionReset));
+}
+
+#[test]
+fn a_reset_by_the_client_reaches_the_upstream_as_one() {
+    let (read, was_read) = std::sync::mpsc::channel();
+    let upstream = Upstream::start(move |mut peer, _| {
+        peer.request();
+        peer.send(format!("{SWITCH}\r\n"));
+        for length in [10, 1] {
+            let piece = peer.reader().read_exact(&mut vec![0; length]);
+            read.send(piece.map_err(|error| error.kind())).unwrap();
+        }
+    });
+    let gateway = Gateway::start(&document(&[service("/a", upstream.address, "", LINES)], ""));
+    let (mut peer, _) = ask(&gateway, "/a", "lines");
+    peer.send("half of it");
+    assert_eq!(was_read.recv_timeout(PATIENCE).unwrap(), Ok(()));
+    peer.reset();
+    assert_eq!(was_read.recv_timeout(PATIENCE).unwrap(), Err(ErrorKind::ConnectionReset));
 }
 
 #[test]

@@ -94,6 +94,10 @@ impl Tunnel {
             waiting: Waiting::Bytes,
         };
         let ended = poll_fn(|cx| pipe.poll(cx)).await;
+        if ended.is_err() {
+            // What was cut off must not look complete to the upstream either.
+            self.upstream.wire.abort();
+        }
         released.restore(worker, exchange);
         ended
     }

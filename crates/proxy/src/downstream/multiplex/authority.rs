@@ -19,9 +19,12 @@ pub(crate) fn is_misdirected(exchange: &mut Exchange, snapshot: &Snapshot) -> bo
 }
 
 fn leads_elsewhere(exchange: &mut Exchange, snapshot: &Snapshot, sni: &Rc<str>, host: Rc<str>) -> bool {
-    let found = serve::route(exchange, snapshot).map(std::ptr::from_ref);
+    let route = |exchange: &Exchange| {
+        serve::with_query(exchange, |query| snapshot.router.find(query)).map(|found| found.index)
+    };
+    let found = route(exchange);
     exchange.sni = Some(host);
-    let own = serve::route(exchange, snapshot);
+    let own = route(exchange);
     exchange.sni = Some(sni.clone());
-    own.is_some_and(|own| own.entity.snis.is_some() && found != Some(std::ptr::from_ref(own)))
+    own.is_some_and(|own| snapshot.routes[own as usize].entity.snis.is_some() && found != Some(own))
 }
