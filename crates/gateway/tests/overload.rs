@@ -1,6 +1,6 @@
 //! What happens when too much comes: the excess is refused at once, the rest is served, and metrics count what acted.
 
-use crate::harness::{Gateway, Message, Peer, Upstream, document, eventually, one_route, service};
+use crate::harness::{Gateway, Identity, Message, Peer, Upstream, document, eventually, one_route, service};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -363,4 +363,72 @@ fn an_adaptive_limit_lets_pass_what_the_upstream_serves_and_sheds_what_would_wai
     assert!(served > 0 && shed > 0, "{served} served, {shed} shed");
     stop.store(true, SeqCst);
     clients.into_iter().for_each(|client| client.join().unwrap());
+}
+
+/// Sends a request over so many connections at the same time, and where it has a rest, that a second later. All are served.
+fn serve_at_once(gateway: &Gateway, count: usize, request: &str, rest: &str) {
+    let mut clients: Vec<_> = (0..count).map(|_| gateway.connect()).collect();
+    for client in &mut clients {
+        client.send(request);
+    }
+    if !rest.is_empty() {
+        std::thread::park_timeout(std::time::Duration::from_secs(1));
+    }
+    for client in &mut clients {
+        client.send(rest);
+    }
+    for client in &mut clients {
+        assert_eq!(client.response().status, 200);
+    }
+}
+
+#[test]
+fn the_time_that_clients_take_to_send_bodies_does_not_shrink_the_adaptive_limit() {
+    // It takes much longer than the way to it does on a busy machine.
+    let upstream = Upstream::start(|mut peer, _| {
+        while peer.request().is_some() {
+            std::thread::park_timeout(std::time::Duration::from_millis(200));
+            peer.send(OK);
+        }
+    });
+    let tags = "tags: [weir-adaptive-concurrency]";
+    let gateway = Gateway::start(&document(&[service("/", upstream.address, tags, "")], ""));
+    let limit = || {
+        metric(&gateway, &format!("weir_upstream_limit{{upstream=\"{} of s-\"}}", upstream.address)).unwrap()
+    };
+    // Less than half of the limit, which shows the latency without a queue.
+    serve_at_once(&gateway, 30, &get("/"), "");
+    let before = limit();
+    // More than half of it, so that the limit follows the latency. The upstream is asked before the rest comes, because
+    // `request_buffering` holds less.
+    let body = "a".repeat(70_000);
+    let upload = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 70010\r\n\r\n{body}");
+    (0..4).for_each(|_| serve_at_once(&gateway, 36, &upload, "0123456789"));
+    let after = limit();
+    assert!(after > before / 2.0, "{before} before, {after} after");
+}
+
+#[test]
+fn a_configuration_that_is_refused_leaves_the_limits_as_they_are() {
+    let (upstream, asked) = Upstream::holding(OK);
+    let limited = |most: usize, more: &str| {
+        let tags = format!("tags: [\"weir-max-requests:{most}\"]");
+        document(&[service("/", upstream.address, &tags, "")], more)
+    };
+    let gateway = Gateway::start(&limited(2, ""));
+    let held: Vec<_> = (0..2).map(|_| hold(&gateway, "/", &asked)).collect();
+    let [own, other] = ["a.test", "b.test"].map(Identity::new);
+    let pair = format!("certificates:\n- {{cert: {}, key: {}}}\n", own.cert_yaml(), other.key_yaml());
+    let output = gateway.reload(&limited(7, &pair));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("does not belong to the certificate"), "{said}");
+    let counted =
+        |name: &str| metric(&gateway, &format!("{name}{{upstream=\"{} of s-\"}}", upstream.address));
+    assert_eq!(counted("weir_upstream_limit"), Some(2.0));
+    assert_eq!(counted("weir_upstream_in_flight"), Some(2.0));
+    let output = gateway.reload(&limited(2, ""));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_shed(&gateway.get("/"), "The upstream has too many requests");
+    let_go(held);
 }

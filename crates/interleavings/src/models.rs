@@ -78,6 +78,10 @@ pub fn health_changes_once() {
 struct Target(OutlierState, Latency);
 
 impl Ejectable for Target {
+    fn is_spare(&self) -> bool {
+        false
+    }
+
     fn outlier(&self) -> &OutlierState {
         &self.0
     }

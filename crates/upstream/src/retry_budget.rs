@@ -2,7 +2,7 @@
 //! when many do.
 
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
@@ -114,33 +114,23 @@ struct Counts {
     warned: AtomicU64,
 }
 
-/// The budget of one upstream, or of one host that a service names itself.
+/// The budget of a service, from what was counted of its upstream.
 pub struct RetryBudget {
-    upstream: Box<str>,
+    percentage: u32,
+    upstream: Arc<UpstreamRetries>,
+}
+
+/// What is counted of one upstream, or of one host that services name themselves.
+struct UpstreamRetries {
+    name: Box<str>,
     workers: usize,
     since: Instant,
-    percentage: AtomicU32,
     counts: OnceLock<Box<Counts>>,
 }
 
-impl RetryBudget {
-    fn new(upstream: &str, workers: usize) -> Self {
-        let percentage = AtomicU32::new(PERCENTAGE);
-        Self {
-            upstream: upstream.into(),
-            workers,
-            since: Instant::now(),
-            percentage,
-            counts: OnceLock::new(),
-        }
-    }
-
-    /// How many retries there may be for so many requests.
-    fn allowed(&self, requests: u64) -> u64 {
-        match self.percentage.load(Relaxed) {
-            0 => 0,
-            percentage => (requests * u64::from(percentage) / 100).max(MIN_RETRIES),
-        }
+impl UpstreamRetries {
+    fn new(name: &str, workers: usize) -> Self {
+        Self { name: name.into(), workers, since: Instant::now(), counts: OnceLock::new() }
     }
 
     fn counts(&self) -> &Counts {
@@ -158,18 +148,28 @@ impl RetryBudget {
     fn second(&self, now: Instant) -> u64 {
         now.saturating_duration_since(self.since).as_secs()
     }
+}
+
+impl RetryBudget {
+    /// How many retries there may be for so many requests.
+    fn allowed(&self, requests: u64) -> u64 {
+        match self.percentage {
+            0 => 0,
+            percentage => (requests * u64::from(percentage) / 100).max(MIN_RETRIES),
+        }
+    }
 
     /// Counts a request. Only this worker writes its own count.
     pub fn count_request(&self, worker: usize, now: Instant) {
-        let lanes = &self.counts().requests;
-        lanes[worker % lanes.len()].0.add_alone(self.second(now));
+        let lanes = &self.upstream.counts().requests;
+        lanes[worker % lanes.len()].0.add_alone(self.upstream.second(now));
     }
 
     /// Takes a retry from the budget and counts it; false if none is left.
     pub fn spend(&self, reason: RetryReason, now: Instant) -> bool {
-        let counts = self.counts();
+        let counts = self.upstream.counts();
         if reason.counts_against_budget() {
-            let second = self.second(now);
+            let second = self.upstream.second(now);
             // Taken before it is compared, so that workers together never take too many.
             counts.retries.add(second);
             let requests: u64 = counts.requests.iter().map(|lane| lane.0.sum(second)).sum();
@@ -190,9 +190,9 @@ impl RetryBudget {
         let is_due = warned == 0 || second + 1 >= warned + WINDOW;
         if is_due && counts.warned.compare_exchange(warned, second + 1, Relaxed, Relaxed).is_ok() {
             tracing::warn!(
-                upstream = &*self.upstream,
+                upstream = &*self.upstream.name,
                 requests,
-                percentage = self.percentage.load(Relaxed),
+                percentage = self.percentage,
                 "the retry budget is used up: too many requests failed, and clients get the errors. In 10 s, retries may be \
                  that percentage of the requests, or 10, because more would overload the upstream. Repair its targets; passive \
                  health checks of an upstream entity take those that fail out of use"
@@ -212,51 +212,49 @@ pub struct RetryCounts {
 }
 
 impl RetryCounts {
-    /// Of a budget, if there was any retry.
-    fn of(budget: &RetryBudget) -> Option<Self> {
-        let counts = budget.counts.get()?;
+    /// Of an upstream, if there was any retry.
+    fn of(retries: &UpstreamRetries) -> Option<Self> {
+        let counts = retries.counts.get()?;
         let count = |reason: RetryReason| (reason.as_str(), counts.by_reason[reason as usize].load(Relaxed));
-        let (retries, exhausted) = (RetryReason::ALL.map(count), counts.exhausted.load(Relaxed));
-        let is_any = exhausted > 0 || retries.iter().any(|(_, count)| *count > 0);
-        is_any.then(|| Self { upstream: budget.upstream.clone(), retries: retries.into(), exhausted })
+        let (by_reason, exhausted) = (RetryReason::ALL.map(count), counts.exhausted.load(Relaxed));
+        let is_any = exhausted > 0 || by_reason.iter().any(|(_, count)| *count > 0);
+        is_any.then(|| Self { upstream: retries.name.clone(), retries: by_reason.into(), exhausted })
     }
 }
 
-/// The budgets of all upstreams that are in use, by name. Retained, so that they outlive reloads.
+/// What is counted of all upstreams that are in use, by name. Retained, so that it outlives reloads.
 #[derive(Default)]
-pub struct RetryBudgets(Mutex<HashMap<Box<str>, Weak<RetryBudget>>>);
+pub struct RetryBudgets(Mutex<HashMap<Box<str>, Weak<UpstreamRetries>>>);
 
 impl RetryBudgets {
-    /// The one of an upstream, for so many workers, as its tags set it.
+    /// A budget from what is counted of an upstream, for so many workers, as tags set it.
     pub fn of(&self, upstream: &str, workers: usize, tags: &Option<Vec<String>>) -> Arc<RetryBudget> {
-        let budget = self.known_or_new(upstream, workers);
         let percentage = tags::number_of(tags, tags::RETRY_BUDGET).unwrap_or(PERCENTAGE);
-        budget.percentage.store(percentage, Relaxed);
-        budget
+        Arc::new(RetryBudget { percentage, upstream: self.known_or_new(upstream, workers) })
     }
 
-    fn known_or_new(&self, upstream: &str, workers: usize) -> Arc<RetryBudget> {
-        let mut budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(budget) = budgets.get(upstream).and_then(Weak::upgrade) {
-            return budget;
+    fn known_or_new(&self, upstream: &str, workers: usize) -> Arc<UpstreamRetries> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(retries) = known.get(upstream).and_then(Weak::upgrade) {
+            return retries;
         }
-        let budget = Arc::new(RetryBudget::new(upstream, workers));
-        budgets.insert(upstream.into(), Arc::downgrade(&budget));
-        budget
+        let retries = Arc::new(UpstreamRetries::new(upstream, workers));
+        known.insert(upstream.into(), Arc::downgrade(&retries));
+        retries
     }
 
-    /// Drops the budgets that no configuration uses.
+    /// Drops what no configuration uses.
     pub fn forget_unused(&self) {
-        let mut budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        budgets.retain(|_, budget| budget.strong_count() > 0);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, retries| retries.strong_count() > 0);
     }
 
     /// The retry statistics, by upstream.
     pub fn counts(&self) -> Vec<RetryCounts> {
-        let budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let in_use: Vec<_> = budgets.values().filter_map(Weak::upgrade).collect();
-        drop(budgets);
-        let mut counts: Vec<_> = in_use.iter().filter_map(|budget| RetryCounts::of(budget)).collect();
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_use: Vec<_> = known.values().filter_map(Weak::upgrade).collect();
+        drop(known);
+        let mut counts: Vec<_> = in_use.iter().filter_map(|retries| RetryCounts::of(retries)).collect();
         counts.sort_by(|a, b| a.upstream.cmp(&b.upstream));
         counts
     }
@@ -267,18 +265,18 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn budget() -> RetryBudget {
-        RetryBudget::new("some", 2)
+    fn budget() -> Arc<RetryBudget> {
+        RetryBudgets::default().of("some", 2, &None)
     }
 
     /// How many retries are allowed at a moment.
     fn allowed(budget: &RetryBudget, reason: RetryReason, after: u64) -> usize {
-        let now = budget.since + Duration::from_secs(after);
+        let now = budget.upstream.since + Duration::from_secs(after);
         (0..1_000).take_while(|_| budget.spend(reason, now)).count()
     }
 
     fn requests(budget: &RetryBudget, count: usize, after: u64) {
-        let now = budget.since + Duration::from_secs(after);
+        let now = budget.upstream.since + Duration::from_secs(after);
         (0..count).for_each(|at| budget.count_request(at, now));
     }
 
@@ -315,7 +313,7 @@ mod tests {
         assert_eq!(allowed(&budget, RetryReason::Connect, 1), 1_000);
         assert_eq!(allowed(&budget, RetryReason::IdleClosed, 1), 1_000);
         assert_eq!(allowed(&budget, RetryReason::Reset, 1), 10);
-        let counts = RetryCounts::of(&budget).unwrap();
+        let counts = RetryCounts::of(&budget.upstream).unwrap();
         let expected = [("connect", 1_000), ("reset", 10), ("timeout", 0), ("refused", 0), ("kept", 1_000)];
         assert_eq!((counts.retries.as_slice(), counts.exhausted), (expected.as_slice(), 1));
     }
@@ -324,7 +322,7 @@ mod tests {
     fn workers_together_take_no_more_than_there_is() {
         let budget = budget();
         requests(&budget, 1_000, 1);
-        let now = budget.since + Duration::from_secs(1);
+        let now = budget.upstream.since + Duration::from_secs(1);
         let taken = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -341,12 +339,23 @@ mod tests {
     fn a_budget_lives_as_long_as_a_configuration_that_uses_it() {
         let budgets = RetryBudgets::default();
         let kept = budgets.of("a", 1, &None);
-        assert!(Arc::ptr_eq(&kept, &budgets.of("a", 1, &None)));
+        assert!(Arc::ptr_eq(&kept.upstream, &budgets.of("a", 1, &None).upstream));
         drop(budgets.of("b", 1, &None));
         budgets.forget_unused();
         assert_eq!(budgets.0.lock().unwrap().len(), 1);
         assert!(budgets.counts().is_empty());
-        kept.spend(RetryReason::Connect, kept.since);
+        kept.spend(RetryReason::Connect, kept.upstream.since);
+        assert_eq!(budgets.counts().len(), 1);
+    }
+
+    #[test]
+    fn services_of_one_upstream_have_shares_of_their_own() {
+        let budgets = RetryBudgets::default();
+        let [none, half] = ["weir-retry-budget:0", "weir-retry-budget:50"]
+            .map(|tag| budgets.of("a:80", 2, &Some(vec![tag.to_owned()])));
+        requests(&none, 1_000, 3);
+        assert_eq!(allowed(&none, RetryReason::Reset, 3), 0);
+        assert_eq!(allowed(&half, RetryReason::Reset, 3), 500);
         assert_eq!(budgets.counts().len(), 1);
     }
 

@@ -48,6 +48,8 @@ pub(crate) struct UpstreamCall<'a> {
     pub(crate) timeouts: Timeouts,
     /// How much of the client's body was counted and shown to plugins, which they see once however often it is sent.
     seen: Cell<u64>,
+    /// How long the client was waited for, all together.
+    client_time: Cell<Duration>,
     /// Counts the request in flight, where the upstream has limits.
     permit: OnceCell<UpstreamPermit>,
 }
@@ -99,7 +101,8 @@ impl<'a> UpstreamCall<'a> {
         ends: Option<Instant>,
     ) -> Self {
         let timeouts = timeouts(worker, &service, ends);
-        Self { worker, route, service, framing, timeouts, seen: Cell::new(0), permit: OnceCell::new() }
+        let (seen, client_time, permit) = (Cell::new(0), Cell::new(Duration::ZERO), OnceCell::new());
+        Self { worker, route, service, framing, timeouts, seen, client_time, permit }
     }
 
     /// Where the response's head has come from. The head is in the exchange.
@@ -298,14 +301,16 @@ impl<'a> UpstreamCall<'a> {
             has_interim: false,
             lost: false,
         };
-        match poll_fn(|cx| relay.poll_response(cx)).await {
+        let outcome = poll_fn(|cx| relay.poll_response(cx)).await;
+        let upload = relay.upload;
+        let client_time = upload.client_time();
+        self.client_time.set(self.client_time.get() + client_time);
+        match outcome {
             Ok(()) => {
-                let upload = relay.upload;
-                answered(upstream, endpoint, exchange.response.status);
+                answered(upstream, endpoint, exchange.response.status, client_time);
                 Ok(upload)
             }
             Err(failure) => {
-                let upload = relay.upload;
                 self.seen.set(upload.seen);
                 // What has come of a head is not the beginning of the next attempt's.
                 exchange.response.clear();
@@ -383,14 +388,14 @@ fn timeouts(worker: &Worker, service: &CompiledService, ends: Option<Instant>) -
     }
 }
 
-/// The target has answered: what that says of it.
-fn answered<U: Upstream>(upstream: &mut U, endpoint: &Endpoint, status: u16) {
+/// The target has answered: what that says of it. The time for which the client was waited for says nothing.
+fn answered<U: Upstream>(upstream: &mut U, endpoint: &Endpoint, status: u16, client_time: Duration) {
     if endpoint.monitor.is_some() {
         // As Kong has it: an upstream that speaks of a timeout of its own has run into one.
         let outcome = if status == 504 { Outcome::Timeout } else { Outcome::Status(status) };
         endpoint.record_outcome(upstream.address(), outcome);
     }
     if let Some(lease) = upstream.lease() {
-        lease.answered();
+        lease.answered(client_time);
     }
 }

@@ -130,11 +130,11 @@ impl Compiler {
         let users = last.users(document);
         let compilation = Compilation { secretive, ..Compilation::new(self, document, users) };
         let compiled = compilation.snapshot(&mut last);
-        self.retained.get::<Positions>().keep_those_of(document);
         self.retained.get::<RetryBudgets>().forget_unused();
         self.retained.get::<UpstreamLimits>().forget_unused();
         match (compilation.errors.into_inner(), compiled) {
             (errors, Some(parts)) if errors.is_empty() => {
+                self.retained.get::<Positions>().keep_those_of(document);
                 self.retained.get::<TargetStates>().keep_those_of(document);
                 vaults.keep_those_of(&resolved);
                 Ok(last.keep(parts))

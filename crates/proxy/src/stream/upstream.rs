@@ -51,7 +51,7 @@ pub(super) async fn connect(
                 session.engine.upstream = attempt.get().map(|address| (address, start, Instant::now()));
                 endpoint.record_outcome(attempt.get(), Outcome::Connected);
                 // More is not known of how fast it is: what it says is not understood.
-                lease.iter().for_each(Lease::answered);
+                lease.iter().for_each(|lease| lease.answered(Duration::ZERO));
                 return Ok((io, lease));
             }
             Err(error) => {

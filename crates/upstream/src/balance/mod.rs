@@ -21,6 +21,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::time::Instant;
 use weir_model::entity::{Algorithm, Upstream};
 use weir_model::tags;
@@ -122,9 +123,9 @@ impl Lease {
         Some(Lease { state: state.clone(), since: Instant::now(), room: room.cloned() })
     }
 
-    /// Records that the target has responded.
-    pub fn answered(&self) {
-        self.state.latency.add(self.since.elapsed());
+    /// Records that the target has responded; the client was waited for so long meanwhile.
+    pub fn answered(&self, client_time: Duration) {
+        self.state.latency.add(self.since.elapsed().saturating_sub(client_time));
     }
 }
 

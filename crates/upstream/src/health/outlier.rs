@@ -185,6 +185,8 @@ pub(super) type Group<S> = Arc<Mutex<Vec<Arc<S>>>>;
 
 /// The state of a target that can be ejected.
 pub(super) trait Ejectable {
+    /// It gets no requests, so that it is none of those that the share to eject is of.
+    fn is_spare(&self) -> bool;
     fn outlier(&self) -> &OutlierState;
     fn latency(&self) -> &Latency;
 }
@@ -265,8 +267,10 @@ impl<S: Ejectable> Ejector<S> {
             // A request of an earlier configuration, to a target that is no more.
             return;
         }
-        let ejected = targets.iter().filter(|target| target.outlier().is_ejected(now)).count();
-        let most = (targets.len() * self.policy.max_share / 100).max(1).min(targets.len().saturating_sub(1));
+        let in_use = || targets.iter().filter(|target| !target.is_spare());
+        let (count, ejected) =
+            (in_use().count(), in_use().filter(|target| target.outlier().is_ejected(now)).count());
+        let most = (count * self.policy.max_share / 100).max(1).min(count.saturating_sub(1));
         if candidate.outlier.is_ejected(now) || ejected >= most {
             return;
         }
@@ -289,11 +293,16 @@ impl<S: Ejectable> Ejector<S> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::sync::atomic::AtomicBool;
 
     #[derive(Default)]
-    struct Target(OutlierState, Latency);
+    struct Target(OutlierState, Latency, AtomicBool);
 
     impl Ejectable for Target {
+        fn is_spare(&self) -> bool {
+            self.2.load(Relaxed)
+        }
+
         fn outlier(&self) -> &OutlierState {
             &self.0
         }
@@ -376,6 +385,14 @@ mod tests {
         assert_eq!(upstream.ejected(6.0), NONE);
         (6..30).for_each(|second| answers(f64::from(second), [10, 12, 200]));
         assert_eq!(upstream.ejected(29.0), [2]);
+    }
+
+    #[test]
+    fn targets_without_weight_are_none_to_fall_back_to() {
+        let upstream = Upstream::new(&["weir-eject-errors:1", "weir-eject-max-share:50"], 8);
+        upstream.targets[4..].iter().for_each(|target| target.2.store(true, Relaxed));
+        (0..4).for_each(|target| upstream.record(target, 500, 1.0));
+        assert_eq!(upstream.ejected(1.0), [0, 1]);
     }
 
     #[test]

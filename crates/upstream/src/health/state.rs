@@ -7,7 +7,7 @@ use super::outlier::{Candidate, Ejectable, Ejector, Group, OutlierPolicy, Outlie
 use crate::balance::latency::{Latency, since_beginning};
 use crate::limit::LimitPolicy;
 use arc_swap::ArcSwap;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,9 +29,15 @@ pub struct TargetState {
     /// Its average latency.
     pub latency: Latency,
     outlier: OutlierState,
+    /// The configuration gives it no requests: its weight is 0.
+    is_spare: AtomicBool,
 }
 
 impl Ejectable for TargetState {
+    fn is_spare(&self) -> bool {
+        self.is_spare.load(Ordering::Relaxed)
+    }
+
     fn outlier(&self) -> &OutlierState {
         &self.outlier
     }
@@ -299,9 +305,6 @@ impl<'u> TargetMonitors<'u> {
     /// The monitor of a target; `None` if its upstream needs none.
     pub fn of(&self, target: &str) -> Option<Arc<TargetMonitor>> {
         let state = self.all.as_ref()?.of(&self.upstream.name, target);
-        if self.checks.is_none() {
-            state.forget();
-        }
         let (checks, ejector) = (self.checks.clone(), self.ejector.clone());
         let slow_start = slow_start(&self.upstream.tags);
         Some(Arc::new(TargetMonitor { target: target.into(), state, checks, ejector, slow_start }))
@@ -345,7 +348,7 @@ impl Targets {
     }
 
     /// Removes what is not needed with this upstream and these targets; returns whether anything is.
-    fn keep(&mut self, upstream: Option<&Upstream>, named: Option<&HashSet<&str>>) -> bool {
+    fn keep(&mut self, upstream: Option<&Upstream>, named: Option<&HashMap<&str, u16>>) -> bool {
         let id = upstream.map(|upstream| upstream.id);
         if self.id.is_some() && self.id != id {
             self.deleted = Some(Instant::now());
@@ -353,10 +356,17 @@ impl Targets {
         self.id = id;
         self.deleted = self.deleted.filter(|deleted| deleted.elapsed() < KEPT_FOR);
         if self.deleted.is_none() {
-            self.states.retain(|target, _| named.is_some_and(|named| named.contains(&**target)));
+            self.states.retain(|target, _| named.is_some_and(|named| named.contains_key(&**target)));
             let mut group = self.group();
             if group.len() != self.states.len() {
                 *group = self.states.values().cloned().collect();
+            }
+        }
+        let weight = |target: &str| named.and_then(|named| named.get(target)).copied().unwrap_or_default();
+        for (target, state) in &self.states {
+            state.is_spare.store(weight(target) == 0, Ordering::Relaxed);
+            if upstream.is_some_and(|upstream| !super::are_used(upstream)) {
+                state.forget();
             }
         }
         upstream.map_or(self.deleted.is_some(), is_watched)
@@ -398,15 +408,17 @@ impl TargetStates {
         self.lock().entry(upstream.into()).or_default().group.clone()
     }
 
-    /// Removes targets that no longer exist or are no longer monitored; those of a deleted upstream, a while later.
+    /// Follows a configuration that is about to be active: removes targets that no longer exist or are no longer monitored, those
+    /// of a deleted upstream a while later, and forgets the health of those that are no longer checked.
     pub fn keep_those_of(&self, document: &Document) {
         let mut all = self.lock();
         if all.is_empty() {
             return;
         }
-        let mut named: HashMap<Uuid, HashSet<&str>> = HashMap::new();
+        let mut named: HashMap<Uuid, HashMap<&str, u16>> = HashMap::new();
         for target in &document.targets {
-            named.entry(target.upstream).or_default().insert(&target.target);
+            let weight = named.entry(target.upstream).or_default().entry(&target.target).or_default();
+            *weight = target.weight.max(*weight);
         }
         let upstreams: HashMap<&str, &Upstream> =
             document.upstreams.iter().map(|upstream| (upstream.name.as_str(), &**upstream)).collect();

@@ -12,6 +12,7 @@ use crate::sync::{Mutex, MutexGuard};
 use adaptive::Adaptive;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
@@ -190,13 +191,15 @@ pub struct UpstreamPermit {
 }
 
 impl UpstreamPermit {
-    /// The upstream has responded, or failed to in time: what that took says how busy it is.
-    pub fn answered(&self) {
+    /// The upstream has responded, or failed to in time: what that took says how busy it is, apart from the time that the client
+    /// took to send its body.
+    pub fn answered(&self, client_took: Duration) {
         if let Some(adaptive) = self.limit.adaptive() {
             let (state, now) = (&self.limit.state, Instant::now());
             adaptive.saw(state.in_flight.load(Relaxed));
             let since_start = |at: Instant| at.saturating_duration_since(state.since);
-            adaptive.record(now.saturating_duration_since(self.since), since_start(now));
+            let took = now.saturating_duration_since(self.since).saturating_sub(client_took);
+            adaptive.record(took, since_start(now));
         }
     }
 
@@ -262,34 +265,42 @@ impl LimitCounts {
 
 /// The limits of all upstreams that are in use, by name. Retained, so that they outlive reloads.
 #[derive(Default)]
-pub struct UpstreamLimits(Mutex<HashMap<Box<str>, Weak<UpstreamLimit>>>);
+pub struct UpstreamLimits(Mutex<ByUpstream>);
+
+/// The limits of each upstream, as several configurations set them, the newest last: that one may yet be refused.
+type ByUpstream = HashMap<Box<str>, Vec<Weak<UpstreamLimit>>>;
 
 impl UpstreamLimits {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Weak<UpstreamLimit>>> {
+    fn lock(&self) -> MutexGuard<'_, ByUpstream> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The limits of an upstream, with what was counted and learnt under others before.
     pub fn of(&self, upstream: &str, policy: LimitPolicy) -> Arc<UpstreamLimit> {
         let mut limits = self.lock();
-        let known = limits.get(upstream).and_then(Weak::upgrade);
-        if let Some(same) = known.as_ref().filter(|known| known.policy == policy) {
-            return same.clone();
-        }
-        let state = known.map_or_else(|| Arc::new(LimitState::new(upstream)), |known| known.state.clone());
-        let limit = Arc::new(UpstreamLimit { policy, state });
-        limits.insert(upstream.into(), Arc::downgrade(&limit));
+        let limits = limits.entry(upstream.into()).or_default();
+        let in_use: Vec<_> = limits.iter().filter_map(Weak::upgrade).collect();
+        let known = in_use.iter().find(|limit| limit.policy == policy).cloned();
+        let limit = known.unwrap_or_else(|| {
+            let state = in_use.first().map(|limit| limit.state.clone());
+            let state = state.unwrap_or_else(|| Arc::new(LimitState::new(upstream)));
+            Arc::new(UpstreamLimit { policy, state })
+        });
+        let newest = Arc::downgrade(&limit);
+        limits.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&newest));
+        limits.push(newest);
         limit
     }
 
     /// Drops those that no configuration uses.
     pub fn forget_unused(&self) {
-        self.lock().retain(|_, limit| limit.strong_count() > 0);
+        self.lock().retain(|_, limits| limits.iter().any(|limit| limit.strong_count() > 0));
     }
 
     /// What they count, by upstream.
     pub fn counts(&self) -> Vec<LimitCounts> {
-        let in_use: Vec<_> = self.lock().values().filter_map(Weak::upgrade).collect();
+        let newest = |limits: &Vec<Weak<UpstreamLimit>>| limits.iter().rev().find_map(Weak::upgrade);
+        let in_use: Vec<_> = self.lock().values().filter_map(newest).collect();
         let mut counts: Vec<_> = in_use.iter().map(|limit| LimitCounts::of(limit)).collect();
         counts.sort_by(|a, b| a.upstream.cmp(&b.upstream));
         counts

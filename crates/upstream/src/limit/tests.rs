@@ -88,3 +88,18 @@ fn counts_outlive_a_change_of_the_limits() {
     limits.forget_unused();
     assert!(limits.counts().is_empty());
 }
+
+#[test]
+fn limits_that_are_refused_or_only_checked_leave_those_in_use_alone() {
+    let limits = UpstreamLimits::default();
+    let policy = |tag: &str| LimitPolicy::of(&tags(&[tag])).unwrap();
+    let used = limits.of("some", policy("weir-max-requests:1"));
+    let permit = used.acquire(|| Priority::Normal);
+    drop(limits.of("some", policy("weir-max-requests:7")));
+    let counts = limits.counts();
+    assert_eq!((counts.len(), counts[0].limit, counts[0].in_flight), (1, Some(1), 1));
+    let next = limits.of("some", policy("weir-max-requests:1"));
+    assert!(next.acquire(|| Priority::Normal).is_none(), "the one in flight counts");
+    drop(permit);
+    assert!(next.acquire(|| Priority::Normal).is_some());
+}

@@ -63,6 +63,11 @@ impl Upload {
         self.awaited_since = is_awaited.then_some(now);
     }
 
+    /// How long the client was waited for so far, all together.
+    pub(crate) fn client_time(&self) -> Duration {
+        self.client_took + self.awaited_since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
     /// Whether all that was sent can be sent again.
     pub(crate) fn can_be_repeated(&self) -> bool {
         self.streamed == 0
