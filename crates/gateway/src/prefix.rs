@@ -1,5 +1,7 @@
 //! The prefix, a node's own folder: the pid file, whose lock excludes a second node, and the command socket.
 use rustix::fs::{Access, OFlags, access};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -20,6 +22,8 @@ pub(crate) enum PrefixError {
     TooLong(PathBuf),
     /// Another node runs in it.
     InUse { prefix: PathBuf, pid: String },
+    /// Something other than a node holds its lock.
+    Locked(PathBuf),
     /// A system call fails.
     Io { path: PathBuf, error: io::Error },
 }
@@ -43,6 +47,13 @@ impl fmt::Display for PrefixError {
                  folder with `--prefix DIR`",
                 prefix.display()
             ),
+            PrefixError::Locked(path) => {
+                let path = path.display();
+                write!(
+                    f,
+                    "prefix: {path} is locked, and no node runs there: end what holds it, which `fuser {path}` names"
+                )
+            }
             PrefixError::Io { path, error } => {
                 let is_full = error.kind() == io::ErrorKind::StorageFull;
                 let fix = if is_full { "make room on the disk" } else { "make the folder writable" };
@@ -137,7 +148,11 @@ impl Prefix {
                 Ok(()) if is_at(&file, &path) => break file,
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
-                    return Err(PrefixError::InUse { prefix: folder, pid: read_pid(&file) });
+                    let pid = read_pid(&file);
+                    return Err(match has_ended(&pid) {
+                        true => PrefixError::Locked(path),
+                        false => PrefixError::InUse { prefix: folder, pid },
+                    });
                 }
                 Err(TryLockError::Error(error)) => return Err(at(&path)(error)),
             }
@@ -236,10 +251,31 @@ fn read_pid(file: &File) -> String {
     }
 }
 
+/// Whether there is no process of this number any more.
+fn has_ended(pid: &str) -> bool {
+    let pid = pid.parse().ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::atomic::Ordering::SeqCst;
+
+    #[test]
+    fn a_lock_that_no_node_holds_is_called_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let path = pid_path(folder.path());
+        fs::write(&path, format!("{}\n", ended.id())).unwrap();
+        let held = File::open(&path).unwrap();
+        held.lock_shared().unwrap();
+        let refused = Prefix::take(folder.path().to_owned()).unwrap_err();
+        assert!(matches!(refused, PrefixError::Locked(_)), "{refused}");
+        drop(held);
+        Prefix::take(folder.path().to_owned()).unwrap();
+    }
 
     #[test]
     fn one_node_at_a_time() {

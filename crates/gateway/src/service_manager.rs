@@ -81,6 +81,11 @@ impl ServiceManager {
     }
 }
 
+/// Whether the environment names one.
+pub(crate) fn is_notified() -> bool {
+    std::env::var_os("NOTIFY_SOCKET").is_some()
+}
+
 fn connect(address: &str) -> io::Result<UnixDatagram> {
     let address = match address.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name)?,
@@ -101,7 +106,7 @@ pub(crate) fn given_sockets() -> Vec<NamedSocket> {
         let setting = names.next().unwrap_or_default().to_owned();
         let socket = socket_at(&mut given, at)?;
         // A copy, because the original would be inherited by every process that this one starts.
-        Some(NamedSocket { setting, asked: None, socket: socket.try_clone().ok()? })
+        Some(NamedSocket { setting, asked: None, is_of_manager: true, socket: socket.try_clone().ok()? })
     };
     (0..count).filter_map(&mut take).collect()
 }

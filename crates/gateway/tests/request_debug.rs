@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::harness::{Builder, Gateway, Upstream, eventually, one_route};
+use crate::upgrade::Node;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 
@@ -56,6 +57,26 @@ fn the_token_may_be_set_and_the_whole_turned_off() {
     assert!(response.header(OUTPUT).is_none());
     assert!(response.text().to_lowercase().contains("x-kong-request-debug: *"), "{}", response.text());
     assert!(!off.prefix().join(".request_debug_token").exists());
+}
+
+#[test]
+fn the_token_outlives_upgrades_whether_they_succeed_or_not() {
+    let upstream = Upstream::answering(OK);
+    let node = Node::start(gateway(&upstream, "").set("request_debug", "on"));
+    let first = token(&node.gateway);
+    let is_known = || {
+        assert_eq!(token(&node.gateway), first);
+        assert!(output(&node.gateway, &elsewhere(&first)).is_some());
+    };
+    let good = std::fs::read_to_string(node.gateway.file()).unwrap();
+    std::fs::write(node.gateway.file(), "_format_version: \"3.0\"\nservices: [{name: s}]\n").unwrap();
+    assert!(node.refused(&[]).contains("did not start"));
+    is_known();
+    std::fs::write(node.gateway.file(), good).unwrap();
+    node.upgrade();
+    is_known();
+    node.upgrade();
+    is_known();
 }
 
 #[test]

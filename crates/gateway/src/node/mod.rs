@@ -117,7 +117,10 @@ impl Node {
         place_logs(&mut settings, prefix.path())?;
         start_log(&settings)?;
         node_id::place(&mut settings, prefix.path()).map_err(StartError::Prefix)?;
-        request_debug::place_token(&mut settings, prefix.path()).map_err(StartError::Prefix)?;
+        request_debug::choose_token(&mut settings, prefix.path(), predecessor.is_some());
+        if predecessor.is_none() {
+            request_debug::write_token(&settings, prefix.path()).map_err(StartError::Prefix)?;
+        }
         if let Some(predecessor) = &predecessor {
             tracing::info!(pid = predecessor.pid(), "upgrade: this process is to replace another");
         }
@@ -143,8 +146,8 @@ impl Node {
         let inheritance = match &mut predecessor {
             Some(predecessor) => predecessor.inheritance(),
             None => {
-                let sockets = Arc::new(SocketTable::given(service_manager::given_sockets()));
-                Inheritance { sockets, quic: None }
+                let sockets = SocketTable::given(service_manager::given_sockets());
+                Inheritance { sockets: Arc::new(sockets.for_addresses(listened(&settings))), quic: None }
             }
         };
         let sockets = inheritance.sockets.clone();
@@ -228,6 +231,10 @@ impl Node {
                 let take_node = || {
                     // Again, because the other process has gone on meanwhile.
                     catch_up();
+                    // Not earlier, because the other process goes on with its own if this one fails.
+                    if let Err(error) = request_debug::write_token(control.settings(), self.prefix.path()) {
+                        tracing::error!(%error, "the token for request debugging is not in its file");
+                    }
                     self.prefix.write_pid()
                 };
                 // The service manager hears of this process from the other one first.
@@ -326,6 +333,13 @@ fn place_logs(settings: &mut Settings, prefix: &Path) -> Result<(), StartError> 
     Ok(())
 }
 
+/// All addresses that the settings listen at.
+fn listened(settings: &Settings) -> Vec<Address> {
+    let own = [&settings.proxy_listen.0, &settings.stream_listen.0, &settings.cluster_listen.0];
+    let apis = [&settings.admin_listen.0, &settings.admin_gui_listen.0, &settings.status_listen.0];
+    own.into_iter().chain(apis).flatten().map(|listen| listen.address.clone()).collect()
+}
+
 /// Where the settings say that the declarative configuration is.
 pub(crate) fn origin(settings: &Settings) -> Origin {
     if matches!(settings.database, Some(Database::Sqlite | Database::Postgres)) {
@@ -349,9 +363,16 @@ fn raise_descriptor_limit(AutoOr(wanted): AutoOr) {
     let current = wanted.or(allowed);
     // Only root can raise the hard limit.
     let maximum = allowed.map(|allowed| allowed.max(wanted.unwrap_or(0)));
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current, maximum }) {
-        tracing::warn!(%error, "could not raise the limit of open files; raise it with `ulimit -n`");
-    }
+    let Err(error) = setrlimit(Resource::Nofile, Rlimit { current, maximum }) else { return };
+    let highest = allowed.unwrap_or(u64::MAX);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: allowed, maximum: allowed });
+    let limit = if raised.is_ok() { highest } else { getrlimit(Resource::Nofile).current.unwrap_or(highest) };
+    tracing::warn!(
+        %error,
+        limit,
+        "the limit of open files could not be set to worker_rlimit_nofile: raise the hard limit with `ulimit -Hn` as root, or \
+         with LimitNOFILE= of systemd"
+    );
 }
 
 /// Binds the listeners of the web UI. If it was not asked for, a port that is in use is no reason not to start.

@@ -5,6 +5,7 @@ use crate::control::{Control, Drain};
 use crate::service_manager::ServiceManager;
 use crate::threads::on_a_thread;
 use crate::upgrade::{Successor, UpgradeError, Upgrader};
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -163,7 +164,8 @@ impl Signals {
         manager.stopping();
         tokio::select! {
             in_time = draining => ended(in_time),
-            () = self.stop() => at_once(),
+            () = stop_signal(&mut self.stop) => at_once(),
+            never = reopen_logs(&mut self.reopen, control) => match never {},
         }
     }
 
@@ -171,14 +173,24 @@ impl Signals {
     /// by it than that it should end, which it does anyway.
     pub(super) async fn drain_replaced(&mut self, control: &Control, timeout: Duration) -> Stopped {
         tracing::info!(timeout_s = timeout.as_secs_f64(), "replaced: draining");
+        let Signals { reopen, stop, .. } = self;
         let stop = async {
-            self.stop().await;
-            self.stop().await;
+            stop_signal(stop).await;
+            stop_signal(stop).await;
         };
         tokio::select! {
             in_time = control.drain(Drain { timeout, is_replaced: true }) => ended(in_time),
             () = stop => at_once(),
+            never = reopen_logs(reopen, control) => match never {},
         }
+    }
+}
+
+/// Opens the access logs again whenever log rotation asks for it: requests that are still served are logged there.
+async fn reopen_logs(reopen: &mut Signal, control: &Control) -> Infallible {
+    loop {
+        reopen.recv().await;
+        control.reopen_access_logs();
     }
 }
 
@@ -220,7 +232,8 @@ impl Upgrading {
         let timeout = timeout.unwrap_or(UPGRADE_TIMEOUT);
         let outcome = tokio::spawn(async move {
             // What is read now would be missing in the new process.
-            let no_reload = reloader.hold().await;
+            let no_reload = tokio::time::timeout(timeout, reloader.hold()).await;
+            let no_reload = no_reload.map_err(|_| UpgradeError::Reloading)?;
             // What the process before says of this one must not come after what this one says of the next.
             let left = tokio::time::timeout(timeout, reloader.control().files().opened());
             left.await.map_err(|_| UpgradeError::Early)?;

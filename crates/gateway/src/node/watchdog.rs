@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use weir_proxy::{Finding, RunningHook};
 
-/// How often the workers are looked at, unless the service manager wants to hear of them more often.
+/// How often the workers are looked at: they show that they make progress once a second. The service manager may want to hear of
+/// them more often.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Watches, once the node is this process's own, until what is returned is dropped.
@@ -23,8 +24,13 @@ pub(super) fn start(
     let interval = manager.watchdog().map_or(CHECK_INTERVAL, |limit| CHECK_INTERVAL.min(limit / 2));
     let watch = move || {
         control.files().wait(&runtime);
+        let mut unchecked = Duration::ZERO;
         while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-            watchdog.check().into_iter().for_each(|finding| report(&control, finding));
+            unchecked += interval;
+            if unchecked >= CHECK_INTERVAL {
+                unchecked = Duration::ZERO;
+                watchdog.check().into_iter().for_each(|finding| report(&control, finding));
+            }
             if watchdog.is_content() && manager.watchdog().is_some() {
                 manager.alive();
             }

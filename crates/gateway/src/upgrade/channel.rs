@@ -23,7 +23,13 @@ const MAX_REASON: usize = MAX_MESSAGE / 4;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Message {
     /// Old: a listening socket, by the setting and the address there.
-    Socket { setting: String, asked: Option<String> },
+    Socket {
+        setting: String,
+        asked: Option<String>,
+        /// Whether the service manager has opened it, which a version before this did not say.
+        #[serde(default)]
+        is_of_manager: bool,
+    },
     /// Old: the pid file, whose lock excludes other nodes.
     PidFile,
     /// Old: the socket for commands.

@@ -22,6 +22,7 @@ mod channel;
 mod draining;
 mod new;
 mod old;
+mod supervised;
 
 pub(crate) use new::Predecessor;
 pub(crate) use old::{Launch, Successor, UpgradeError, Upgrader};

@@ -67,9 +67,9 @@ impl Predecessor {
         };
         loop {
             match own.channel.receive()? {
-                (Message::Socket { setting, asked }, Some(socket)) => {
+                (Message::Socket { setting, asked, is_of_manager }, Some(socket)) => {
                     let asked = asked.and_then(|text| text.parse().ok());
-                    own.sockets.push(NamedSocket { setting, asked, socket });
+                    own.sockets.push(NamedSocket { setting, asked, is_of_manager, socket });
                 }
                 (Message::PidFile, file) => own.pid_file = file,
                 (Message::Commands, socket) => own.commands = socket,

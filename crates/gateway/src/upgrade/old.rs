@@ -3,19 +3,20 @@ use super::VARIABLE;
 use super::attempt::Attempt;
 use super::channel::{Channel, Message};
 use super::draining::DrainingProcesses;
+use super::supervised::Supervised;
 use crate::control::Control;
 use crate::{prefix, process_limit};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,28 +33,49 @@ pub(crate) struct Launch {
     /// The name that it is called by.
     name: String,
     options: Vec<OsString>,
+    /// What would end with this process. Looked for at the start, because a process whose parent ends is process 1's.
+    supervised: Option<Supervised>,
 }
 
 impl Launch {
     /// A node that was started by this name with these options.
     pub(crate) fn new(name: &str, options: Vec<OsString>) -> io::Result<Launch> {
-        Ok(Launch { program: std::env::current_exe()?, name: name.to_owned(), options })
+        let own = std::env::current_exe()?;
+        let called = std::env::args_os().next().and_then(|called| called_path(Path::new(&called), &own));
+        let supervised = Supervised::find();
+        Ok(Launch { program: called.unwrap_or(own), name: name.to_owned(), options, supervised })
     }
 
     /// Of a node that cannot be started again.
     pub(crate) fn none() -> Launch {
-        Launch { program: PathBuf::new(), name: String::new(), options: Vec::new() }
+        Launch { program: PathBuf::new(), name: String::new(), options: Vec::new(), supervised: None }
     }
 
-    fn start(&self, program: Option<PathBuf>, channel: OwnedFd) -> Result<Child, UpgradeError> {
-        let program = program.unwrap_or_else(|| self.program.clone());
-        let mut command = Command::new(&program);
-        command.arg0(&self.name).arg("run").args(&self.options).stdin(channel).env(VARIABLE, "1");
+    fn start(&self, program: &Path, channel: OwnedFd) -> Result<Child, UpgradeError> {
+        let mut command = Command::new(program);
+        // By its path, so that the next process knows by which link it was called.
+        let is_named = program.file_name().is_some_and(|file| *file == *self.name);
+        let called = if is_named { program.as_os_str() } else { OsStr::new(&self.name) };
+        command.arg0(called).arg("run").args(&self.options).stdin(channel).env(VARIABLE, "1");
         for name in OF_ONE_PROCESS {
             command.env_remove(name);
         }
-        command.spawn().map_err(|error| UpgradeError::NoProgram(program, error))
+        command.spawn().map_err(|error| UpgradeError::NoProgram(program.to_owned(), error))
     }
+}
+
+/// The path by which a program was called, if that leads to it: it may be a link, which leads to another version by the time of
+/// an upgrade.
+fn called_path(called: &Path, own: &Path) -> Option<PathBuf> {
+    let is_own = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == own);
+    let is_path = called.components().count() > 1;
+    let absolute = |path: &Path| std::path::absolute(path).ok();
+    if is_path {
+        return absolute(called).filter(is_own);
+    }
+    let folders = std::env::var_os("PATH")?;
+    let found = std::env::split_paths(&folders).map(|folder| folder.join(called)).find(is_own)?;
+    absolute(&found)
 }
 
 /// Why the process was not replaced.
@@ -71,8 +93,10 @@ pub(crate) enum UpgradeError {
     Channel(io::Error),
     /// A system call failed.
     System(io::Error),
-    /// The new process would end with this one.
-    Container,
+    /// The new process would end with this one, because of what this process is.
+    Supervised(Supervised),
+    /// A reload does not end.
+    Reloading,
     /// There is no command that would start the same.
     Demo,
     /// The node is to stop.
@@ -113,9 +137,10 @@ impl fmt::Display for UpgradeError {
             ),
             UpgradeError::Cancelled => f.write_str("the node was asked to stop"),
             UpgradeError::Demo => f.write_str("the demo cannot be upgraded: stop it, and start it again"),
-            UpgradeError::Container => f.write_str(
-                "this node is process 1, with which its container ends: start a new container instead, and stop this one",
-            ),
+            UpgradeError::Supervised(supervised) => supervised.fmt(f),
+            UpgradeError::Reloading => {
+                f.write_str("a reload of the configuration has not ended so far: try again, or allow more with `--timeout`")
+            }
         }
     }
 }
@@ -190,17 +215,18 @@ impl Upgrader {
 
     /// Starts a new process, and returns once that takes over. If that fails, this one goes on as before.
     pub(crate) fn run(&self, program: Option<PathBuf>, timeout: Duration) -> Result<Successor, UpgradeError> {
-        if std::process::id() == 1 {
-            return Err(UpgradeError::Container);
+        if let Some(supervised) = self.launch.supervised.clone() {
+            return Err(UpgradeError::Supervised(supervised));
         }
         if self.launch.program.as_os_str().is_empty() {
             return Err(UpgradeError::Demo);
         }
         self.starting().unless_cancelled()?;
         let (channel, other) = Channel::pair()?;
-        let mut attempt = self.start(program, other)?;
+        let program = program.unwrap_or_else(|| self.launch.program.clone());
+        let mut attempt = self.start(&program, other)?;
         let pid = attempt.pid();
-        tracing::info!(pid, "upgrade: a new process starts");
+        tracing::info!(pid, program = %program.display(), "upgrade: a new process starts");
         let replaced = self.begun(pid).and_then(|()| self.replace(&channel, Instant::now() + timeout));
         let is_cancelled = self.starting().is_cancelled;
         match replaced {
@@ -217,11 +243,7 @@ impl Upgrader {
         }
     }
 
-    fn start(
-        &self,
-        program: Option<PathBuf>,
-        channel: OwnedFd,
-    ) -> Result<Attempt<impl FnMut()>, UpgradeError> {
+    fn start(&self, program: &Path, channel: OwnedFd) -> Result<Attempt<impl FnMut()>, UpgradeError> {
         // It can only be opened in both while each lets the other.
         self.control.share_store(true);
         let child = self.launch.start(program, channel).inspect_err(|_| self.control.share_store(false))?;
@@ -298,9 +320,9 @@ impl Upgrader {
     /// Sends everything that is listened on; returns the end of the way that datagrams of QUIC come back.
     fn send_sockets(&self, channel: &Channel) -> io::Result<OwnedFd> {
         let proxy = self.control.proxy();
-        for NamedSocket { setting, asked, socket } in self.control.sockets().copies()? {
+        for NamedSocket { setting, asked, is_of_manager, socket } in self.control.sockets().copies()? {
             let asked = asked.map(|address| address.to_string());
-            channel.send_descriptor(&Message::Socket { setting, asked }, socket)?;
+            channel.send_descriptor(&Message::Socket { setting, asked, is_of_manager }, socket)?;
         }
         channel.send_descriptor(&Message::PidFile, &self.pid_file)?;
         channel.send_descriptor(&Message::Commands, &self.commands)?;

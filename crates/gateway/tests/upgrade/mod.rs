@@ -3,6 +3,7 @@ mod connections;
 mod interrupted;
 mod load;
 mod state;
+mod supervised;
 
 use crate::harness::{Builder, Gateway, Upstream, curl, eventually, one_route, weir};
 use rustix::process::{Pid, Signal, kill_process};
@@ -47,7 +48,7 @@ impl Node {
 
     /// The reason that an upgrade is refused for.
     #[track_caller]
-    fn refused(&self, arguments: &[&str]) -> String {
+    pub(crate) fn refused(&self, arguments: &[&str]) -> String {
         let before = self.pid();
         let output = self.try_upgrade(arguments);
         assert_eq!(output.status.code(), Some(1), "{output:?}");

@@ -2,6 +2,7 @@
 //! and copies of those that it has opened, for the process that replaces it.
 
 use super::bind::{self, Bound, Listener};
+use super::unix_file::FileMode;
 use super::{Address, Listen, Traffic, UnixFile};
 use socket2::{Domain, SockRef, Socket, Type};
 use std::io;
@@ -16,6 +17,8 @@ pub struct NamedSocket {
     pub setting: String,
     /// The address of the setting, which may leave the port to the system; none where the service manager opened it.
     pub asked: Option<Address>,
+    /// Whether the service manager has opened it, and keeps it open: its file stays when the node stops.
+    pub is_of_manager: bool,
     /// The socket.
     pub socket: OwnedFd,
 }
@@ -25,13 +28,23 @@ pub struct NamedSocket {
 pub struct SocketTable {
     given: Mutex<Vec<NamedSocket>>,
     open: Mutex<Vec<NamedSocket>>,
+    /// Where the settings listen: a socket of the service manager that fits none of these goes by its name.
+    addresses: Vec<Address>,
     files: super::unix_file::Ownership,
+    /// The modes that files of another process get once they are this one's.
+    modes: Mutex<Vec<FileMode>>,
 }
 
 impl SocketTable {
     /// With these to take before any is opened, of a service manager.
     pub fn given(sockets: Vec<NamedSocket>) -> Self {
         Self { given: Mutex::new(sockets), ..Self::default() }
+    }
+
+    /// With all the addresses that the settings listen at.
+    #[must_use]
+    pub fn for_addresses(self, addresses: Vec<Address>) -> Self {
+        Self { addresses, ..self }
     }
 
     /// The same of a process that goes on if this one fails: the files of Unix sockets are its own until
@@ -44,22 +57,38 @@ impl SocketTable {
 
     /// Listens for connections at an address of a setting. The socket is not blocking.
     pub fn bind(&self, setting: &str, listen: &Listen) -> io::Result<Bound> {
-        let bound = match self.take(setting, &listen.address, Type::STREAM) {
-            Some(socket) => self.adopt(listen, socket)?,
-            None => bind::bind(listen, &self.files)?,
+        let (bound, is_of_manager) = match self.take(setting, &listen.address, Type::STREAM) {
+            Some(given) => (self.adopt(listen, &given)?, given.is_of_manager),
+            None => (self.bind_anew(listen)?, false),
         };
         let copy = match &bound.listener {
             Listener::Tcp(tcp) => tcp.try_clone()?.into(),
             Listener::Unix(unix) => unix.try_clone()?.into(),
         };
-        self.record(setting, &listen.address, copy);
+        self.record((setting, &listen.address), is_of_manager, copy);
         Ok(bound)
+    }
+
+    /// Opens a socket. What is in use may be this node's own, in the process that is to be replaced.
+    fn bind_anew(&self, listen: &Listen) -> io::Result<Bound> {
+        bind::bind(listen, &self.files).map_err(|error| {
+            let port = listen.address.ip().map(|address| address.port());
+            let is_own = |it: &NamedSocket| {
+                let own = SockRef::from(&it.socket).local_addr().ok().and_then(|own| own.as_socket());
+                own.is_some() && own.map(|own| own.port()) == port
+            };
+            if error.kind() == io::ErrorKind::AddrInUse && lock(&self.given).iter().any(is_own) {
+                let what = "the process to replace listens at another address of this port, which only a restart can change";
+                return io::Error::other(what);
+            }
+            error
+        })
     }
 
     /// Sockets for datagrams, at least one for each worker.
     pub(crate) fn bind_datagrams(&self, listen: &Listen, workers: usize) -> io::Result<Vec<UdpSocket>> {
         let setting = setting_of(listen.traffic);
-        let mut sockets = self.take_datagrams(setting, &listen.address)?;
+        let (mut sockets, is_of_manager) = self.take_datagrams(setting, &listen.address)?;
         let address = match sockets.first() {
             Some(first) => Address::Ip(first.local_addr()?),
             None => listen.address.clone(),
@@ -74,15 +103,16 @@ impl SocketTable {
             if listen.traffic == Traffic::Quic {
                 bind::enlarge_buffers(socket);
             }
-            self.record(setting, &listen.address, socket.try_clone()?.into());
+            self.record((setting, &listen.address), is_of_manager, socket.try_clone()?.into());
         }
         Ok(sockets)
     }
 
-    /// The first given socket for datagrams, and those that share its address.
-    fn take_datagrams(&self, setting: &str, address: &Address) -> io::Result<Vec<UdpSocket>> {
-        let Some(first) = self.take(setting, address, Type::DGRAM) else { return Ok(Vec::new()) };
-        let mut sockets = vec![UdpSocket::from(first)];
+    /// The first given socket for datagrams, and those that share its address; and whether the service manager has opened them.
+    fn take_datagrams(&self, setting: &str, address: &Address) -> io::Result<(Vec<UdpSocket>, bool)> {
+        let Some(first) = self.take(setting, address, Type::DGRAM) else { return Ok((Vec::new(), false)) };
+        let is_of_manager = first.is_of_manager;
+        let mut sockets = vec![UdpSocket::from(first.socket)];
         let local = sockets[0].local_addr()?;
         let is_same = |it: &mut NamedSocket| {
             let socket = SockRef::from(&it.socket);
@@ -92,14 +122,14 @@ impl SocketTable {
         let others = lock(&self.given).extract_if(.., is_same).collect::<Vec<_>>();
         sockets.extend(others.into_iter().map(|it| UdpSocket::from(it.socket)));
         sockets.iter().try_for_each(|socket| socket.set_nonblocking(true))?;
-        Ok(sockets)
+        Ok((sockets, is_of_manager))
     }
 
     /// Copies of the sockets that are open, for another process.
     pub fn copies(&self) -> io::Result<Vec<NamedSocket>> {
         let copy = |it: &NamedSocket| {
-            let (setting, asked) = (it.setting.clone(), it.asked.clone());
-            Ok(NamedSocket { setting, asked, socket: it.socket.try_clone()? })
+            let (setting, asked, is_of_manager) = (it.setting.clone(), it.asked.clone(), it.is_of_manager);
+            Ok(NamedSocket { setting, asked, is_of_manager, socket: it.socket.try_clone()? })
         };
         lock(&self.open).iter().map(copy).collect()
     }
@@ -114,9 +144,14 @@ impl SocketTable {
         self.files.set(false);
     }
 
-    /// Removes the files of Unix sockets once these are closed.
+    /// Removes the files of Unix sockets once these are closed, and gives them the modes of the settings now.
     pub fn own_files(&self) {
         self.files.set(true);
+        for file in std::mem::take(&mut *lock(&self.modes)) {
+            if let Err(error) = file.set() {
+                tracing::error!(path = %file.path.display(), %error, "the socket keeps the mode that it had");
+            }
+        }
     }
 
     /// The sockets that were given and that no setting uses. They are closed.
@@ -130,13 +165,13 @@ impl SocketTable {
         unused.iter().map(name).collect()
     }
 
-    fn record(&self, setting: &str, asked: &Address, socket: OwnedFd) {
+    fn record(&self, (setting, asked): (&str, &Address), is_of_manager: bool, socket: OwnedFd) {
         let (setting, asked) = (setting.to_owned(), Some(asked.clone()));
-        lock(&self.open).push(NamedSocket { setting, asked, socket });
+        lock(&self.open).push(NamedSocket { setting, asked, is_of_manager, socket });
     }
 
     /// The first given socket that is meant for an address of a setting.
-    fn take(&self, setting: &str, address: &Address, kind: Type) -> Option<Socket> {
+    fn take(&self, setting: &str, address: &Address, kind: Type) -> Option<NamedSocket> {
         let mut given = lock(&self.given);
         let is_kind = |it: &NamedSocket| SockRef::from(&it.socket).r#type().is_ok_and(|it| it == kind);
         let exact = given.iter().position(|it| {
@@ -146,22 +181,29 @@ impl SocketTable {
                     None => is_at(&it.socket, address),
                 }
         });
-        let by_name =
-            || given.iter().position(|it| is_kind(it) && it.asked.is_none() && it.setting == setting);
+        let is_meant_for = |it: &NamedSocket| self.addresses.iter().any(|other| is_at(&it.socket, other));
+        let is_named = |it: &NamedSocket| it.asked.is_none() && it.setting == setting && !is_meant_for(it);
+        let by_name = || given.iter().position(|it| is_kind(it) && is_named(it));
         let place = exact.or_else(by_name)?;
-        Some(given.remove(place).socket.into())
+        Some(given.remove(place))
     }
 
-    /// Takes over a socket that another process has opened.
-    fn adopt(&self, listen: &Listen, socket: Socket) -> io::Result<Bound> {
+    /// Takes over a socket that another process has opened. Its backlog, and the mode of its file, are of the settings, unless the
+    /// service manager has opened it.
+    fn adopt(&self, listen: &Listen, given: &NamedSocket) -> io::Result<Bound> {
+        let socket = Socket::from(given.socket.try_clone()?);
         socket.set_nonblocking(true)?;
+        if !given.is_of_manager {
+            socket.listen(listen.backlog.try_into().unwrap_or(i32::MAX))?;
+        }
         if socket.domain()? != Domain::UNIX {
             return Ok(Bound { listener: Listener::Tcp(socket.into()), file: None });
         }
         let file = match &listen.address {
-            Address::Unix(path) => UnixFile::adopt(path, &self.files).ok(),
-            Address::Ip(_) => None,
+            Address::Unix(path) if !given.is_of_manager => UnixFile::adopt(path, &self.files).ok(),
+            _ => None,
         };
+        lock(&self.modes).extend(file.as_ref().map(|file| file.with_mode(listen.mode)));
         Ok(Bound { listener: Listener::Unix(socket.into()), file })
     }
 }
@@ -194,10 +236,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
     use std::net::TcpListener;
+    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::{UnixListener, UnixStream};
 
     fn named(setting: &str, socket: impl Into<OwnedFd>) -> NamedSocket {
-        NamedSocket { setting: setting.to_owned(), asked: None, socket: socket.into() }
+        NamedSocket { setting: setting.to_owned(), asked: None, is_of_manager: true, socket: socket.into() }
     }
 
     fn at(bound: &Bound) -> SocketAddr {
@@ -247,6 +290,58 @@ mod tests {
         assert!(table.close_unused().is_empty());
         assert!(is_same("[::]:80".parse().unwrap(), "0.0.0.0:80".parse().unwrap()));
         assert!(!is_same("[::]:80".parse().unwrap(), "127.0.0.1:80".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_socket_that_another_listener_asks_for_is_not_taken_by_its_name() {
+        let free: SocketAddr = "127.0.0.1:8007".parse().unwrap();
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let opened = socket.local_addr().unwrap();
+        let table = SocketTable::given(vec![named("proxy_listen", socket)])
+            .for_addresses(vec![Address::Ip(free), Address::Ip(opened)]);
+        assert!(table.take("proxy_listen", &Address::Ip(free), Type::STREAM).is_none());
+        assert_eq!(at(&table.bind("proxy_listen", &Listen::http(opened)).unwrap()), opened);
+    }
+
+    #[test]
+    fn the_file_of_a_socket_of_the_service_manager_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let listen = Listen::http(Address::Unix(path.as_path().into()));
+        let socket = UnixListener::bind(&path).unwrap();
+        let first = SocketTable::given(vec![named("weir.socket", socket)]);
+        let bound = first.bind("proxy_listen", &listen).unwrap();
+        let second = SocketTable::shared(first.copies().unwrap());
+        let taken = second.bind("proxy_listen", &listen).unwrap();
+        second.own_files();
+        drop((bound, taken));
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_socket_that_is_taken_over_gets_the_mode_of_the_settings() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let listen = |mode| Listen { mode, ..Listen::http(Address::Unix(path.as_path().into())) };
+        let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        let old = SocketTable::default();
+        let _bound = old.bind("proxy_listen", &listen(0o666)).unwrap();
+        let new = SocketTable::shared(old.copies().unwrap());
+        let _taken = new.bind("proxy_listen", &listen(0o600)).unwrap();
+        assert_eq!(mode(), 0o666, "the process that listens may go on");
+        new.own_files();
+        assert_eq!(mode(), 0o600);
+    }
+
+    #[test]
+    fn a_port_of_the_process_to_replace_is_not_called_another_programs() {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let old = SocketTable::default();
+        let port = at(&old.bind("proxy_listen", &Listen::http(any)).unwrap()).port();
+        let new = SocketTable::shared(old.copies().unwrap());
+        let moved: SocketAddr = ([0, 0, 0, 0], port).into();
+        let refused = new.bind("proxy_listen", &Listen::http(moved)).unwrap_err();
+        assert!(refused.to_string().contains("restart"), "{refused}");
     }
 
     #[test]

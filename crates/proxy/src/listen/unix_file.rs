@@ -68,9 +68,33 @@ impl UnixFile {
         Ok(Self::of(path, &fs::symlink_metadata(path)?, ownership))
     }
 
+    /// The file with the mode that it is to get.
+    pub(super) fn with_mode(&self, mode: u32) -> FileMode {
+        FileMode { path: self.path.clone(), identity: self.identity, mode }
+    }
+
     fn of(path: &Path, found: &fs::Metadata, ownership: &Ownership) -> Self {
         let (identity, ownership) = ((found.dev(), found.ino()), ownership.clone());
         Self { path: path.to_owned(), identity, ownership }
+    }
+}
+
+/// The mode that the file of a socket is to get.
+#[derive(Debug)]
+pub(super) struct FileMode {
+    pub(super) path: PathBuf,
+    identity: (u64, u64),
+    mode: u32,
+}
+
+impl FileMode {
+    /// Sets it, unless another file is there by now.
+    pub(super) fn set(&self) -> io::Result<()> {
+        let found = fs::symlink_metadata(&self.path)?;
+        if (found.dev(), found.ino()) != self.identity {
+            return Ok(());
+        }
+        fs::set_permissions(&self.path, fs::Permissions::from_mode(self.mode))
     }
 }
 
