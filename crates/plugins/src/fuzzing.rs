@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::llm::{Backend, Llm, Prompts, Stream, StreamFormat};
+use crate::session::content::Session;
+use crate::session::cookie::{self, Jar};
 use crate::{PLUGINS, acme, aws_lambda, grpc_web, jwt, oauth2, openid_connect, shared};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
@@ -22,6 +24,24 @@ pub fn server_answer(input: &[u8]) {
 /// Reads a text of a client, or of a configuration.
 pub fn client_text(input: &[u8]) {
     choose(&TEXTS, input);
+}
+
+/// Reads a cookie of a session; what is set as cookies is read again, and what a session holds.
+pub fn session_cookie(bytes: &[u8]) {
+    if let Some(session) = Session::decode(bytes) {
+        assert_eq!(Session::decode(&session.encode()), Some(session));
+    }
+    let text: String = bytes.iter().map(|byte| char::from(b'a' + byte % 26)).collect();
+    if let Some(set) = cookie::set("session", &text, "; Path=/") {
+        let pairs: Vec<_> = set.iter().map(|cookie| cookie.split(';').next().unwrap_or_default()).collect();
+        let line = pairs.join("; ");
+        let jar = Jar::of([line.as_bytes()].into_iter(), "session");
+        let read: Vec<_> = jar.texts("session").collect();
+        assert_eq!(read, [text.as_bytes()]);
+    }
+    for text in Jar::of([bytes].into_iter(), "s").texts("s") {
+        let _ = Session::decode(&text);
+    }
 }
 
 fn choose(readers: &[fn(&[u8])], input: &[u8]) {
@@ -210,5 +230,6 @@ mod tests {
     fn the_corpus_has_each_reader_and_breaks_none() {
         assert!(feed("server_answer", super::server_answer) >= super::ANSWERS.len());
         assert!(feed("client_text", super::client_text) >= super::TEXTS.len());
+        assert!(feed("session_cookie", super::session_cookie) > 0);
     }
 }

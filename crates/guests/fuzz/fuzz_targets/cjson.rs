@@ -14,7 +14,9 @@ return function(text)
   local value = cjson.decode(text)
   if value == nil then return end
   local encoded = assert(cjson.encode(value))
-  local again = assert(cjson.encode(assert(cjson.decode(encoded))))
+  local decoded, problem = cjson.decode(encoded)
+  assert(decoded ~= nil, problem)
+  local again = assert(cjson.encode(decoded))
   assert(#again == #encoded, "the second time is as the first")
 end
 "#;

@@ -6,13 +6,14 @@
 mod sent;
 
 use libfuzzer_sys::fuzz_target;
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::LocalRuntime;
 use weir_http1::Version;
-use weir_net::http2::Transport;
+use weir_net::http2::{Sender, Transport};
 use weir_net::io::Io;
 
 /// What every client sends first: the preface, and settings.
@@ -51,13 +52,25 @@ impl AsyncWrite for Client {
 async fn serve(bytes: Vec<u8>) {
     let transport =
         Transport::from(Io::Memory(Box::new(Client(io::Cursor::new(bytes))))).guarded(100, 65_536);
+    let sender = transport.sender();
+    // What the transport writes may be lost: the client takes it and knows nothing of it.
+    let _ = sender.with(accept_all(transport, &sender)).await;
+}
+
+/// Accepts requests until the connection ends, or its bytes can no longer be understood, as the engine does.
+async fn accept_all(transport: Transport, sender: &Sender) {
     let mut builder = h2::server::Builder::new();
     let handshake = builder
         .max_header_list_size(65_536)
         .enable_connect_protocol()
         .handshake::<_, bytes::Bytes>(transport);
     let Ok(mut connection) = handshake.await else { return };
-    while let Some(Ok((request, _respond))) = connection.accept().await {
+    loop {
+        let accepted = poll_fn(|cx| match connection.poll_accept(cx) {
+            Poll::Pending if sender.failure().is_some() => Poll::Ready(None),
+            accepted => accepted,
+        });
+        let Some(Ok((request, _respond))) = accepted.await else { return };
         let (parts, body) = request.into_parts();
         sent::check(&parts, Version::Http2, body.is_end_stream());
     }

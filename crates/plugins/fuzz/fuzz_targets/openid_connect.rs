@@ -10,8 +10,8 @@ use weir_plugins::PLUGINS;
 
 /// The private key to it is lost.
 const KEY: &str = "-----BEGIN PUBLIC KEY-----
-MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE/7zCQ7D5P18pThD8DKZEiLf9BsOV
-eHSAP4hySWlMw5U9uHsNTneEfk1/avYZEmRZxl4ulFqM85NKMVfRXrFd/w==
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEbbwa7ENLi+9buWHRuaTcG4/HXgxT
+Cs0o5te9Q/TLQAm89fiL+NWazR7ISL38fLwsz0504KhiQycvUfYFrH4aag==
 -----END PUBLIC KEY-----
 ";
 

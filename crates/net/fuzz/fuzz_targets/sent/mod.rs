@@ -7,7 +7,9 @@ use weir_net::multiplex::{Arrived, framing, read_request};
 /// Reads a request as the engine does. If it is accepted, its head over HTTP/1.1 is one head, of the same request.
 pub fn check(parts: &Parts, version: Version, is_over: bool) {
     let mut head = RequestHead::default();
-    let read = read_request(&mut head, &Arrived { parts, version, line: None }, &Limits::default());
+    // Over HTTP/1.1, the host and the framing are fields, too.
+    let limits = Limits { max_fields: Limits::MAX_FIELDS - 2, ..Limits::default() };
+    let read = read_request(&mut head, &Arrived { parts, version, line: None }, &limits);
     if read.is_err() || framing(&mut head, &parts.headers, is_over).is_err() {
         return;
     }
