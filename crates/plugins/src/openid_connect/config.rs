@@ -4,7 +4,9 @@ use crate::jwt::key::{Verifier, names};
 use crate::session::{attribute, cookie_name};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use weir_plugin::{FieldError, FieldWarning, HttpProxies, HttpProxy, Json, Record, Secret, rule};
+use weir_plugin::{
+    FieldError, FieldWarning, HttpProxies, HttpProxy, Json, Record, Secret, is_reference, rule,
+};
 
 /// The provider, the client that the gateway is there, and what requests need.
 #[derive(Debug, Clone, Record)]
@@ -325,10 +327,16 @@ fn violations(config: &Config) -> Vec<FieldError> {
     if config.verifies_by_secret() && config.client_secret.is_none() {
         refuse("client_secret", "required with an HS algorithm, which verifies tokens with it");
     }
-    if let (Some(name), Some(key)) = (expected, &config.public_key)
-        && let Err(message) = rule::public_key_fits(key, name)
-    {
-        refuse("public_key", &message);
+    match (expected, &config.public_key) {
+        (Some(name), Some(key)) => {
+            rule::public_key_fits(key, name).unwrap_or_else(|message| refuse("public_key", &message));
+        }
+        (None, Some(key)) if !is_reference(key) && config.key_verifiers().is_empty() => refuse(
+            "public_key",
+            "no algorithm can use this key; write an RSA key of at least 2048 bits, an EC key of the curve P-256, P-384 or P-521, \
+             or an Ed25519 key, whole and unchanged",
+        ),
+        _ => {}
     }
     found
 }
