@@ -31,6 +31,7 @@ mod overload;
 mod plugins;
 mod prefix;
 mod process_limit;
+mod program;
 mod registry;
 mod service_manager;
 mod settings;

@@ -22,7 +22,7 @@ pub(crate) enum PrefixError {
     TooLong(PathBuf),
     /// Another node runs in it.
     InUse { prefix: PathBuf, pid: String },
-    /// Something other than a node holds its lock.
+    /// Something other than a node of this machine or container holds its lock.
     Locked(PathBuf),
     /// A system call fails.
     Io { path: PathBuf, error: io::Error },
@@ -51,7 +51,8 @@ impl fmt::Display for PrefixError {
                 let path = path.display();
                 write!(
                     f,
-                    "prefix: {path} is locked, and no node runs there: end what holds it, which `fuser {path}` names"
+                    "prefix: {path} is locked, and the process that it names does not run here: end what holds the lock, which \
+                     `fuser {path}` names, or the node of another container that has the same folder"
                 )
             }
             PrefixError::Io { path, error } => {

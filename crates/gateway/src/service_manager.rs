@@ -106,7 +106,12 @@ pub(crate) fn given_sockets() -> Vec<NamedSocket> {
         let setting = names.next().unwrap_or_default().to_owned();
         let socket = socket_at(&mut given, at)?;
         // A copy, because the original would be inherited by every process that this one starts.
-        Some(NamedSocket { setting, asked: None, is_of_manager: true, socket: socket.try_clone().ok()? })
+        Some(NamedSocket {
+            setting,
+            asked: None,
+            is_of_manager: Some(true),
+            socket: socket.try_clone().ok()?,
+        })
     };
     (0..count).filter_map(&mut take).collect()
 }

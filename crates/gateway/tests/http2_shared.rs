@@ -277,16 +277,21 @@ fn names_that_one_client_makes_up_take_no_connection_from_another() {
     assert_eq!(upstream.connections(), 3);
 }
 
-/// Checks that a request that waits for the only connection is served while the response before it goes on without end,
-/// once the upstream may go on.
-fn the_one_that_waits_is_served(upstream: &Upstream, go_on: &mpsc::Sender<()>) {
+/// A gateway with one connection to the upstream, on which requests wait for room.
+fn with_one_connection(upstream: &Upstream) -> Gateway {
     let fields = "tags: [weir-upstream-http2], retries: 0, connect_timeout: 60000, read_timeout: 600000";
-    let gateway = Gateway::builder(&document(&[service("/", upstream.address, fields, "")], ""))
+    Gateway::builder(&document(&[service("/", upstream.address, fields, "")], ""))
         .set("proxy_listen", "127.0.0.1:0 http2")
         .set("upstream_http2_max_connections", "1")
         // The upstream answers none.
         .set("http2_ping_interval", "0")
-        .start();
+        .start()
+}
+
+/// Checks that a request that waits for the only connection is served while the response before it goes on without end,
+/// once the upstream may go on.
+fn the_one_that_waits_is_served(upstream: &Upstream, go_on: &mpsc::Sender<()>) {
+    let gateway = with_one_connection(upstream);
     block_on(async {
         let (requests, _) = connect(gateway.proxy()).await;
         let (response, _stream) = start(&requests, get("/"), true).await.unwrap();
@@ -335,4 +340,43 @@ fn a_request_that_waits_is_sent_elsewhere_when_the_upstream_says_goaway() {
     });
     the_one_that_waits_is_served(&upstream, &go_on);
     assert_eq!(upstream.connections(), 2);
+}
+
+#[test]
+fn a_request_that_waits_is_sent_when_as_many_as_before_are_allowed_again() {
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let may_go_on = std::sync::Mutex::new(may_go_on);
+    let (refuse, refuses) = mpsc::channel::<()>();
+    let upstream = Upstream::start(move |mut peer, _| {
+        greet(&mut peer, &[0, 3, 0, 0, 0, 1]);
+        let first = streams(&mut peer, HEADERS, 1)[0];
+        let _ = may_go_on.lock().unwrap().recv();
+        peer.send(no_content(first));
+        let second = streams(&mut peer, HEADERS, 1)[0];
+        peer.send(no_content(second));
+        peer.send(Frames::frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 0]));
+        streams(&mut peer, SETTINGS, 1);
+        let _ = refuse.send(());
+        let _ = may_go_on.lock().unwrap().recv();
+        peer.send(Frames::frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 1]));
+        let third = streams(&mut peer, HEADERS, 1)[0];
+        peer.send(no_content(third));
+        let _ = peer.rest();
+    });
+    let gateway = with_one_connection(&upstream);
+    block_on(async {
+        let (requests, _) = connect(gateway.proxy()).await;
+        let (first, _) = start(&requests, get("/"), true).await.unwrap();
+        let (second, _) = start(&requests, get("/"), true).await.unwrap();
+        taken_up(&requests).await;
+        go_on.send(()).unwrap();
+        for response in [first, second] {
+            assert_eq!(response.await.unwrap().status(), StatusCode::NO_CONTENT);
+        }
+        refuses.recv().unwrap();
+        let (third, _) = start(&requests, get("/"), true).await.unwrap();
+        taken_up(&requests).await;
+        go_on.send(()).unwrap();
+        assert_eq!(third.await.unwrap().status(), StatusCode::NO_CONTENT);
+    });
 }

@@ -78,8 +78,8 @@ pub fn health_changes_once() {
 struct Target(OutlierState, Latency);
 
 impl Ejectable for Target {
-    fn is_spare(&self) -> bool {
-        false
+    fn is_in_use(&self) -> bool {
+        true
     }
 
     fn outlier(&self) -> &OutlierState {

@@ -43,7 +43,16 @@ enum Writing {
     Chunked(usize),
     UntilClose,
     /// Bytes of another protocol: they go on at once, and nothing is copied.
-    Through,
+    Through(Ends),
+}
+
+/// How the end of what another protocol says is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ends {
+    /// The protocol says where it is, so that a connection that closes earlier has lost something.
+    Within,
+    /// It may be where the connection closes.
+    ByClose,
 }
 
 impl Wire {
@@ -86,9 +95,9 @@ impl Wire {
     }
 
     /// Switches both directions to another protocol.
-    pub fn begin_tunnel(&mut self) {
+    pub fn begin_tunnel(&mut self, ends: Ends) {
         self.begin_reading(Framing::UntilClose);
-        self.writing = Writing::Through;
+        self.writing = Writing::Through(ends);
     }
 
     // ---- the incoming body ----
@@ -176,7 +185,7 @@ impl Wire {
     /// Sends some of the body's bytes and returns how many it took. Small pieces wait in the outbox for a flush.
     pub fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let data = self.frame(data)?;
-        let at_once = matches!(self.writing, Writing::Through);
+        let at_once = matches!(self.writing, Writing::Through(_));
         if !at_once && self.outbox.pending().len() + data.len() <= COPIED {
             self.outbox.writable().extend_from_slice(data);
             self.sent(data.len());
@@ -222,7 +231,7 @@ impl Wire {
             Writing::Sized(left) if data.len() as u64 > *left => {
                 Err(io::Error::new(io::ErrorKind::InvalidData, "the body is longer than its Content-Length"))
             }
-            Writing::Sized(_) | Writing::UntilClose | Writing::Through => Ok(data),
+            Writing::Sized(_) | Writing::UntilClose | Writing::Through(_) => Ok(data),
             Writing::Nothing => Err(io::Error::new(io::ErrorKind::InvalidData, "a body where none may be")),
         }
     }
@@ -236,7 +245,7 @@ impl Wire {
                     self.outbox.writable().extend_from_slice(b"\r\n");
                 }
             }
-            Writing::Nothing | Writing::UntilClose | Writing::Through => {}
+            Writing::Nothing | Writing::UntilClose | Writing::Through(_) => {}
         }
     }
 
@@ -259,9 +268,9 @@ impl Wire {
     }
 
     /// Aborts the message. If the end of the stream delimits it, resets the connection, because the peer would otherwise
-    /// take the message, or what another protocol says, as complete.
+    /// take the message, or what another protocol says, as complete. What the system has not sent so far is lost then.
     pub fn abort(&mut self) {
-        if matches!(self.writing, Writing::UntilClose | Writing::Through) {
+        if matches!(self.writing, Writing::UntilClose | Writing::Through(Ends::ByClose)) {
             self.io.reset_on_close();
         }
     }
@@ -273,7 +282,7 @@ impl Wire {
             self.touched = true;
             self.outbox.wrote(n);
         }
-        if matches!(self.writing, Writing::Through) {
+        if matches!(self.writing, Writing::Through(_)) {
             self.outbox.release();
         }
         self.io.poll_flush(cx)

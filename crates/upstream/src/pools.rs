@@ -46,12 +46,12 @@ impl Pools {
         &self,
         endpoint: &Endpoint,
         server_name: Option<&str>,
-        (turn, now): (u64, Instant),
+        turn: u64,
     ) -> Option<Box<UpstreamConnection>> {
         let address = endpoint.weighted_address(&self.resolver, turn);
         let leads_there = |upstream: &UpstreamConnection| match address {
             Some(_) => upstream.address == address,
-            None => upstream.address_check.passes((endpoint, upstream.address), &self.resolver, now),
+            None => upstream.address_check.passes((endpoint, upstream.address), &self.resolver),
         };
         let idle = self.http1.take(endpoint.id, server_name, leads_there)?;
         endpoint.admits(idle.address).then_some(idle)

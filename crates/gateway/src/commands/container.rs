@@ -2,6 +2,7 @@
 use super::Context;
 use super::start::{make_ready, serve, start_of};
 use crate::cli::PrepareArgs;
+use crate::program;
 use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, Uid, chownat, openat};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -31,8 +32,9 @@ pub(super) fn docker_start(args: PrepareArgs, context: &Context) -> Result<ExitC
     };
     context.say(1, &format!("continuing as {}", user.name));
     user.own(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let error = Command::new(std::env::current_exe().map_err(|error| error.to_string())?)
-        .arg0(context.program.command())
+    let program = program::own().map_err(|error| error.to_string())?;
+    let error = Command::new(&program)
+        .arg0(program::argument(&program, context.program.command()))
         .arg("docker-start")
         .args(args.settings.in_prefix(&folder).options())
         .env("HOME", &user.home)

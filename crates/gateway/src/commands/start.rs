@@ -7,6 +7,7 @@ use crate::node::command_socket::{self, Quit, Request};
 use crate::node::{self, Node, Start};
 use crate::prefix;
 use crate::process_limit;
+use crate::program;
 use crate::settings::{Loaded, Settings};
 use crate::start_error::StartError;
 use crate::store::migrations::Task;
@@ -168,8 +169,9 @@ fn create(settings: &Settings, context: &Context) -> Result<(), String> {
 
 /// Runs a node in a process of its own; returns once that serves, or has said why it does not.
 fn in_background(args: &SettingsArgs, context: &Context) -> Result<ExitCode, String> {
-    let mut node = Command::new(std::env::current_exe().map_err(|error| error.to_string())?)
-        .arg0(context.program.command())
+    let program = program::own().map_err(|error| error.to_string())?;
+    let mut node = Command::new(&program)
+        .arg0(program::argument(&program, context.program.command()))
         .args(["run", "--detach"])
         .args(args.options())
         .stdin(Stdio::null())

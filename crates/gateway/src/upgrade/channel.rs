@@ -28,7 +28,7 @@ pub(super) enum Message {
         asked: Option<String>,
         /// Whether the service manager has opened it, which a version before this did not say.
         #[serde(default)]
-        is_of_manager: bool,
+        is_of_manager: Option<bool>,
     },
     /// Old: the pid file, whose lock excludes other nodes.
     PidFile,

@@ -5,11 +5,11 @@ use super::channel::{Channel, Message};
 use super::draining::DrainingProcesses;
 use super::supervised::Supervised;
 use crate::control::Control;
-use crate::{prefix, process_limit};
+use crate::{prefix, process_limit, program};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
@@ -40,10 +40,8 @@ pub(crate) struct Launch {
 impl Launch {
     /// A node that was started by this name with these options.
     pub(crate) fn new(name: &str, options: Vec<OsString>) -> io::Result<Launch> {
-        let own = std::env::current_exe()?;
-        let called = std::env::args_os().next().and_then(|called| called_path(Path::new(&called), &own));
-        let supervised = Supervised::find();
-        Ok(Launch { program: called.unwrap_or(own), name: name.to_owned(), options, supervised })
+        let (program, supervised) = (program::own()?, Supervised::find());
+        Ok(Launch { program, name: name.to_owned(), options, supervised })
     }
 
     /// Of a node that cannot be started again.
@@ -53,29 +51,17 @@ impl Launch {
 
     fn start(&self, program: &Path, channel: OwnedFd) -> Result<Child, UpgradeError> {
         let mut command = Command::new(program);
-        // By its path, so that the next process knows by which link it was called.
-        let is_named = program.file_name().is_some_and(|file| *file == *self.name);
-        let called = if is_named { program.as_os_str() } else { OsStr::new(&self.name) };
-        command.arg0(called).arg("run").args(&self.options).stdin(channel).env(VARIABLE, "1");
+        command
+            .arg0(program::argument(program, &self.name))
+            .arg("run")
+            .args(&self.options)
+            .stdin(channel)
+            .env(VARIABLE, "1");
         for name in OF_ONE_PROCESS {
             command.env_remove(name);
         }
         command.spawn().map_err(|error| UpgradeError::NoProgram(program.to_owned(), error))
     }
-}
-
-/// The path by which a program was called, if that leads to it: it may be a link, which leads to another version by the time of
-/// an upgrade.
-fn called_path(called: &Path, own: &Path) -> Option<PathBuf> {
-    let is_own = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == own);
-    let is_path = called.components().count() > 1;
-    let absolute = |path: &Path| std::path::absolute(path).ok();
-    if is_path {
-        return absolute(called).filter(is_own);
-    }
-    let folders = std::env::var_os("PATH")?;
-    let found = std::env::split_paths(&folders).map(|folder| folder.join(called)).find(is_own)?;
-    absolute(&found)
 }
 
 /// Why the process was not replaced.

@@ -107,6 +107,21 @@ fn a_reset_by_the_upstream_reaches_the_client_as_one() {
     assert_eq!(end, Err(ErrorKind::ConnectionReset));
 }
 
+/// Its frames say whether all was said, and a reset would take away what is on its way.
+#[test]
+fn a_websocket_that_the_upstream_resets_is_closed() {
+    let upstream = Upstream::start(|mut peer, _| {
+        peer.request();
+        peer.send(format!("{}\r\n\x01\x02hi", SWITCH.replace("lines", "websocket")));
+        peer.reader().read_exact(&mut [0; 2]).unwrap();
+        peer.reset();
+    });
+    let gateway = Gateway::start(&document(&[service("/a", upstream.address, "", "")], ""));
+    let (mut peer, _) = ask(&gateway, "/a", "websocket");
+    peer.send("go");
+    assert_eq!(peer.rest(), b"\x01\x02hi");
+}
+
 #[test]
 fn a_reset_by_the_client_reaches_the_upstream_as_one() {
     let (read, was_read) = std::sync::mpsc::channel();

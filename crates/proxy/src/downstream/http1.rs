@@ -6,6 +6,7 @@ use crate::error::RequestError;
 use crate::exchange::Connection;
 use crate::limits::NodeLimit;
 use crate::pipeline::serve::{begin, one};
+use crate::tunnel;
 use crate::worker::{Closing, Worker};
 use std::future::poll_fn;
 use std::io;
@@ -249,7 +250,7 @@ impl Client for Http1 {
         encode::upgrade(out, exchange.engine.upgrade.as_deref().unwrap_or_default());
         encode::end(out);
         let head = out.len() - before;
-        self.wire.begin_tunnel();
+        self.wire.begin_tunnel(tunnel::ends(exchange.engine.upgrade.as_deref()));
         head as u64
     }
 

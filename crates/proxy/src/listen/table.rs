@@ -17,8 +17,9 @@ pub struct NamedSocket {
     pub setting: String,
     /// The address of the setting, which may leave the port to the system; none where the service manager opened it.
     pub asked: Option<Address>,
-    /// Whether the service manager has opened it, and keeps it open: its file stays when the node stops.
-    pub is_of_manager: bool,
+    /// Whether the service manager has opened it, and keeps it open: its file stays when the node stops. None where that is not
+    /// known, because an older process has sent it.
+    pub is_of_manager: Option<bool>,
     /// The socket.
     pub socket: OwnedFd,
 }
@@ -59,7 +60,7 @@ impl SocketTable {
     pub fn bind(&self, setting: &str, listen: &Listen) -> io::Result<Bound> {
         let (bound, is_of_manager) = match self.take(setting, &listen.address, Type::STREAM) {
             Some(given) => (self.adopt(listen, &given)?, given.is_of_manager),
-            None => (self.bind_anew(listen)?, false),
+            None => (self.bind_anew(listen)?, Some(false)),
         };
         let copy = match &bound.listener {
             Listener::Tcp(tcp) => tcp.try_clone()?.into(),
@@ -109,8 +110,10 @@ impl SocketTable {
     }
 
     /// The first given socket for datagrams, and those that share its address; and whether the service manager has opened them.
-    fn take_datagrams(&self, setting: &str, address: &Address) -> io::Result<(Vec<UdpSocket>, bool)> {
-        let Some(first) = self.take(setting, address, Type::DGRAM) else { return Ok((Vec::new(), false)) };
+    fn take_datagrams(&self, setting: &str, address: &Address) -> io::Result<(Vec<UdpSocket>, Option<bool>)> {
+        let Some(first) = self.take(setting, address, Type::DGRAM) else {
+            return Ok((Vec::new(), Some(false)));
+        };
         let is_of_manager = first.is_of_manager;
         let mut sockets = vec![UdpSocket::from(first.socket)];
         let local = sockets[0].local_addr()?;
@@ -165,7 +168,7 @@ impl SocketTable {
         unused.iter().map(name).collect()
     }
 
-    fn record(&self, (setting, asked): (&str, &Address), is_of_manager: bool, socket: OwnedFd) {
+    fn record(&self, (setting, asked): (&str, &Address), is_of_manager: Option<bool>, socket: OwnedFd) {
         let (setting, asked) = (setting.to_owned(), Some(asked.clone()));
         lock(&self.open).push(NamedSocket { setting, asked, is_of_manager, socket });
     }
@@ -189,21 +192,24 @@ impl SocketTable {
     }
 
     /// Takes over a socket that another process has opened. Its backlog, and the mode of its file, are of the settings, unless the
-    /// service manager has opened it.
+    /// service manager may have opened it.
     fn adopt(&self, listen: &Listen, given: &NamedSocket) -> io::Result<Bound> {
         let socket = Socket::from(given.socket.try_clone()?);
         socket.set_nonblocking(true)?;
-        if !given.is_of_manager {
+        let is_own = given.is_of_manager == Some(false);
+        if is_own {
             socket.listen(listen.backlog.try_into().unwrap_or(i32::MAX))?;
         }
         if socket.domain()? != Domain::UNIX {
             return Ok(Bound { listener: Listener::Tcp(socket.into()), file: None });
         }
         let file = match &listen.address {
-            Address::Unix(path) if !given.is_of_manager => UnixFile::adopt(path, &self.files).ok(),
+            Address::Unix(path) if given.is_of_manager != Some(true) => {
+                UnixFile::adopt(path, &self.files).ok()
+            }
             _ => None,
         };
-        lock(&self.modes).extend(file.as_ref().map(|file| file.with_mode(listen.mode)));
+        lock(&self.modes).extend(file.as_ref().filter(|_| is_own).map(|file| file.with_mode(listen.mode)));
         Ok(Bound { listener: Listener::Unix(socket.into()), file })
     }
 }
@@ -240,7 +246,12 @@ mod tests {
     use std::os::unix::net::{UnixListener, UnixStream};
 
     fn named(setting: &str, socket: impl Into<OwnedFd>) -> NamedSocket {
-        NamedSocket { setting: setting.to_owned(), asked: None, is_of_manager: true, socket: socket.into() }
+        NamedSocket {
+            setting: setting.to_owned(),
+            asked: None,
+            is_of_manager: Some(true),
+            socket: socket.into(),
+        }
     }
 
     fn at(bound: &Bound) -> SocketAddr {
@@ -331,6 +342,45 @@ mod tests {
         assert_eq!(mode(), 0o666, "the process that listens may go on");
         new.own_files();
         assert_eq!(mode(), 0o600);
+    }
+
+    #[test]
+    fn a_socket_that_the_service_manager_may_have_opened_keeps_its_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let listen = |mode| Listen { mode, ..Listen::http(Address::Unix(path.as_path().into())) };
+        let old = SocketTable::default();
+        let _bound = old.bind("proxy_listen", &listen(0o600)).unwrap();
+        let unknown = |it: NamedSocket| NamedSocket { is_of_manager: None, ..it };
+        let new = SocketTable::shared(old.copies().unwrap().into_iter().map(unknown).collect());
+        let _taken = new.bind("proxy_listen", &listen(0o666)).unwrap();
+        new.own_files();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(new.copies().unwrap()[0].is_of_manager, None);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_socket_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("a.sock"), folder.path().join("other"));
+        let listen = Listen::http(Address::Unix(path.as_path().into()));
+        std::fs::write(&other, "").unwrap();
+        std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let old = SocketTable::default();
+        let bound = old.bind("proxy_listen", &listen).unwrap();
+        let link = || {
+            std::fs::remove_file(&path).unwrap();
+            std::os::unix::fs::symlink(&other, &path).unwrap();
+        };
+        let adopted_before = SocketTable::shared(old.copies().unwrap());
+        let _before = adopted_before.bind("proxy_listen", &listen).unwrap();
+        link();
+        let adopted_after = SocketTable::shared(old.copies().unwrap());
+        let _after = adopted_after.bind("proxy_listen", &listen).unwrap();
+        adopted_before.own_files();
+        adopted_after.own_files();
+        assert_eq!(std::fs::metadata(&other).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(bound);
     }
 
     #[test]

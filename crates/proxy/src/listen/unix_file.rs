@@ -1,8 +1,10 @@
 //! The file of a Unix socket: created atomically with its mode, never over one in use, and removed by its owner alone.
 
+use rustix::fs::{Mode, OFlags};
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -65,7 +67,11 @@ impl UnixFile {
 
     /// Takes over the file of a socket that another process has created.
     pub(super) fn adopt(path: &Path, ownership: &Ownership) -> io::Result<Self> {
-        Ok(Self::of(path, &fs::symlink_metadata(path)?, ownership))
+        let found = fs::symlink_metadata(path)?;
+        if !found.file_type().is_socket() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is there"));
+        }
+        Ok(Self::of(path, &found, ownership))
     }
 
     /// The file with the mode that it is to get.
@@ -88,13 +94,17 @@ pub(super) struct FileMode {
 }
 
 impl FileMode {
-    /// Sets it, unless another file is there by now.
+    /// Sets it, unless another file is there by now, such as a link to one.
     pub(super) fn set(&self) -> io::Result<()> {
-        let found = fs::symlink_metadata(&self.path)?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
+        let found = file.metadata()?;
         if (found.dev(), found.ino()) != self.identity {
             return Ok(());
         }
-        fs::set_permissions(&self.path, fs::Permissions::from_mode(self.mode))
+        // The file that is open, whatever the path names by now.
+        let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
+        fs::set_permissions(opened, fs::Permissions::from_mode(self.mode))
     }
 }
 

@@ -192,9 +192,7 @@ impl<'a> UpstreamCall<'a> {
         exchange: &mut Exchange,
     ) -> Result<(AnyUpstream, Upload), AttemptError> {
         let (server_name, turn) = (self.server_name(endpoint, exchange), self.worker.random());
-        let now = exchange.timing.start;
-        let idle = self.worker.upstreams.idle(endpoint, server_name.as_deref(), (turn, now));
-        if let Some(mut upstream) = idle {
+        if let Some(mut upstream) = self.worker.upstreams.idle(endpoint, server_name.as_deref(), turn) {
             upstream.lease = lease.take();
             match self.attempt(&mut *upstream, endpoint, client, exchange).await {
                 Ok(upload) => {

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use weir_http1::{Framing, Known, Method, RequestHead};
 use weir_model::Uuid;
 use weir_model::entity::Route;
+use weir_net::wire::Ends;
 use weir_upstream::pool::UpstreamConnection;
 
 /// The protocol that a request asks to change to. A request with a body asks for none: whether its bytes are the body's
@@ -43,6 +44,15 @@ pub(crate) fn is_allowed(route: &Route, method: Method, protocol: &str) -> bool 
     route.headers.iter().flatten().any(names)
 }
 
+/// How the end of what a protocol says is known: WebSocket says it by a frame.
+pub(crate) fn ends(protocol: Option<&str>) -> Ends {
+    if is_websocket(protocol) { Ends::Within } else { Ends::ByClose }
+}
+
+fn is_websocket(protocol: Option<&str>) -> bool {
+    protocol.is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket"))
+}
+
 /// HTTP itself, perhaps over TLS: requests in such a tunnel would pass no route and no plugin.
 fn is_http(protocol: &str) -> bool {
     let protocol = protocol.to_ascii_lowercase();
@@ -65,9 +75,8 @@ impl Tunnel {
         timeouts: Timeouts,
         protocol: Option<&str>,
     ) -> Self {
-        upstream.wire.begin_tunnel();
-        let is_websocket = protocol.is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket"));
-        Self { upstream, timeouts, is_websocket }
+        upstream.wire.begin_tunnel(ends(protocol));
+        Self { upstream, timeouts, is_websocket: is_websocket(protocol) }
     }
 
     /// Passes bytes on until the end. Holds no configuration meanwhile, so that tunnels that stay open for days do not

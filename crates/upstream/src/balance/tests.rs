@@ -7,7 +7,18 @@ use serde_json::{Value, json};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use weir_model::Document;
 use weir_model::entity::Protocol;
+
+/// A configuration with this upstream and targets 10.0.0.1, 10.0.0.2 and so on, of these weights.
+fn document(upstream: &Arc<Upstream>, weights: impl Iterator<Item = u16>) -> Document {
+    let target = |(number, weight): (usize, u16)| {
+        let (id, name) = (id(number as u128 + 2), format!("10.0.0.{}:80", number + 1));
+        entity(json!({ "id": id, "upstream": { "id": upstream.id }, "target": name, "weight": weight }))
+    };
+    let targets = weights.enumerate().map(target).collect();
+    Document { upstreams: vec![upstream.clone()], targets, ..Document::default() }
+}
 
 /// An upstream of targets 10.0.0.1, 10.0.0.2 and so on, of these weights.
 struct Setting {
@@ -36,10 +47,12 @@ impl Setting {
             endpoint.monitor = monitors.of(&format!("{host}:80"));
             BalancedEndpoint { endpoint, weight: *weight, priority: *priority }
         };
-        let targets = targets.iter().enumerate().map(endpoint).collect();
+        let balanced = targets.iter().enumerate().map(endpoint).collect();
+        let weights = targets.iter().map(|(weight, _)| *weight);
+        state.keep_those_of(&document(&upstream, weights));
         let limit = LimitPolicy::of(&upstream.tags).map(|policy| UpstreamLimits::default().of("u", policy));
         let balancer =
-            Balancer::new(&upstream, targets, (Arc::new(Cursors::new(1)), &Rings::default()), limit);
+            Balancer::new(&upstream, balanced, (Arc::new(Cursors::new(1)), &Rings::default()), limit);
         Setting { upstream, state, balancer, chance: Cell::new(1) }
     }
 
@@ -286,4 +299,19 @@ fn a_target_that_returns_gets_its_share_little_by_little() {
     assert!((20..150).contains(&returned) && other == 1000 - returned, "{returned} of a tenth of a half");
     setting.mark(2, false);
     assert_eq!(setting.counts(10), [10, 0], "alone, it gets all");
+}
+
+#[test]
+fn targets_of_a_configuration_that_is_refused_are_none_to_fall_back_to() {
+    let upstream = json!({ "tags": ["weir-eject-errors:1", "weir-eject-max-share:50"] });
+    let setting = Setting::new(upstream, &[1, 1]);
+    let refused = TargetMonitors::new(&setting.upstream, &setting.state);
+    (3..9).for_each(|number| drop(refused.of(&format!("10.0.0.{number}:80"))));
+    for endpoint in &setting.balancer.endpoints {
+        let address = format!("{}:80", endpoint.host).parse().unwrap();
+        endpoint.record_outcome(Some(address), crate::health::Outcome::TcpFailure);
+    }
+    let ejected = |target| crate::health::ejections(&setting.state, "orders.upstream", target).0;
+    let ejected = ["10.0.0.1:80", "10.0.0.2:80"].map(ejected);
+    assert_eq!(ejected.iter().filter(|is_ejected| **is_ejected).count(), 1);
 }

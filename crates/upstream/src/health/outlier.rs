@@ -185,8 +185,8 @@ pub(super) type Group<S> = Arc<Mutex<Vec<Arc<S>>>>;
 
 /// The state of a target that can be ejected.
 pub(super) trait Ejectable {
-    /// It gets no requests, so that it is none of those that the share to eject is of.
-    fn is_spare(&self) -> bool;
+    /// Whether it gets requests, so that it is one of those that the share to eject is of.
+    fn is_in_use(&self) -> bool;
     fn outlier(&self) -> &OutlierState;
     fn latency(&self) -> &Latency;
 }
@@ -267,7 +267,7 @@ impl<S: Ejectable> Ejector<S> {
             // A request of an earlier configuration, to a target that is no more.
             return;
         }
-        let in_use = || targets.iter().filter(|target| !target.is_spare());
+        let in_use = || targets.iter().filter(|target| target.is_in_use());
         let (count, ejected) =
             (in_use().count(), in_use().filter(|target| target.outlier().is_ejected(now)).count());
         let most = (count * self.policy.max_share / 100).max(1).min(count.saturating_sub(1));
@@ -295,12 +295,13 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::atomic::AtomicBool;
 
+    /// The last says that it has no weight.
     #[derive(Default)]
     struct Target(OutlierState, Latency, AtomicBool);
 
     impl Ejectable for Target {
-        fn is_spare(&self) -> bool {
-            self.2.load(Relaxed)
+        fn is_in_use(&self) -> bool {
+            !self.2.load(Relaxed)
         }
 
         fn outlier(&self) -> &OutlierState {

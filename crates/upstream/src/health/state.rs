@@ -29,13 +29,13 @@ pub struct TargetState {
     /// Its average latency.
     pub latency: Latency,
     outlier: OutlierState,
-    /// The configuration gives it no requests: its weight is 0.
-    is_spare: AtomicBool,
+    /// The active configuration gives it requests: it has a weight there.
+    is_in_use: AtomicBool,
 }
 
 impl Ejectable for TargetState {
-    fn is_spare(&self) -> bool {
-        self.is_spare.load(Ordering::Relaxed)
+    fn is_in_use(&self) -> bool {
+        self.is_in_use.load(Ordering::Relaxed)
     }
 
     fn outlier(&self) -> &OutlierState {
@@ -364,7 +364,7 @@ impl Targets {
         }
         let weight = |target: &str| named.and_then(|named| named.get(target)).copied().unwrap_or_default();
         for (target, state) in &self.states {
-            state.is_spare.store(weight(target) == 0, Ordering::Relaxed);
+            state.is_in_use.store(weight(target) > 0, Ordering::Relaxed);
             if upstream.is_some_and(|upstream| !super::are_used(upstream)) {
                 state.forget();
             }

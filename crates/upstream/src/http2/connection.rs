@@ -129,6 +129,11 @@ impl Connection {
         self.state.has_answered.get()
     }
 
+    /// Whether requests are on it.
+    pub(super) fn is_used(&self) -> bool {
+        self.state.live.get() > 0
+    }
+
     pub(super) fn has_room(&self, options: &Http2UpstreamOptions, keep_alive: &KeepAlive) -> bool {
         let allowed = self.requests.current_max_send_streams().min(options.max_concurrent_streams as usize);
         !self.is_worn(keep_alive) && (self.state.live.get() as usize) < allowed
@@ -185,6 +190,8 @@ struct News {
 impl News {
     fn look(&mut self) {
         if !self.waiting.is_any() {
+            // What changes from here on is not known until there is a request that waits.
+            self.last = None;
             return;
         }
         let of = self.of.upgrade();

@@ -233,9 +233,12 @@ fn chose_http2(endpoint: &Endpoint, io: &Io) -> Result<bool, UpstreamError> {
 
 impl Connection {
     /// Whether its address is one that the endpoint leads to now, and that may be asked.
-    fn leads_there(&self, endpoint: &Endpoint, pools: &Pools, now: Instant) -> bool {
-        let leads = self.address_check.passes((endpoint, self.address), &pools.resolver, now);
-        leads && endpoint.admits(self.address)
+    fn leads_there(&self, endpoint: &Endpoint, pools: &Pools) -> bool {
+        self.is_current(endpoint, pools) && endpoint.admits(self.address)
+    }
+
+    fn is_current(&self, endpoint: &Endpoint, pools: &Pools) -> bool {
+        self.address_check.passes((endpoint, self.address), &pools.resolver)
     }
 }
 
@@ -248,22 +251,21 @@ impl SharedConnections {
     /// A slot on a connection to an address that may be asked, that has room.
     fn slot(self: &Rc<Self>, pools: &Pools, endpoint: &Endpoint) -> Option<StreamSlot> {
         let mut connections = self.connections.borrow_mut();
-        connections.retain(|connection| connection.is_open());
-        let now = Instant::now();
+        // One that leads elsewhere ends with its last request.
+        connections.retain(|connection| {
+            connection.is_open() && (connection.is_used() || connection.is_current(endpoint, pools))
+        });
         let has_room = |connection: &&Rc<Connection>| {
-            connection.leads_there(endpoint, pools, now)
-                && connection.has_room(&pools.sharing, &pools.keep_alive)
+            connection.leads_there(endpoint, pools) && connection.has_room(&pools.sharing, &pools.keep_alive)
         };
         let found = connections.iter().find(has_room)?.clone();
         Some(StreamSlot::take(found, self.clone()))
     }
 
     fn is_full(&self, pools: &Pools, endpoint: &Endpoint) -> bool {
-        let (keep_alive, now) = (&pools.keep_alive, Instant::now());
+        let keep_alive = &pools.keep_alive;
         let taken = |connection: &&Rc<Connection>| {
-            connection.is_open()
-                && !connection.is_worn(keep_alive)
-                && connection.leads_there(endpoint, pools, now)
+            connection.is_open() && !connection.is_worn(keep_alive) && connection.leads_there(endpoint, pools)
         };
         self.connections.borrow().iter().filter(taken).count() >= pools.sharing.max_connections
     }

@@ -63,9 +63,10 @@ impl Upload {
         self.awaited_since = is_awaited.then_some(now);
     }
 
-    /// How long the client was waited for so far, all together.
+    /// How long the client was waited for until it went on, all together. A wait that the response has ended was as much the
+    /// upstream's.
     pub(crate) fn client_time(&self) -> Duration {
-        self.client_took + self.awaited_since.map_or(Duration::ZERO, |since| since.elapsed())
+        self.client_took
     }
 
     /// Whether all that was sent can be sent again.
@@ -188,5 +189,20 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                 Ok(Step::Progress)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_that_the_response_ends_is_no_time_of_the_client() {
+        let (mut upload, start) = (Upload::new(0), Instant::now());
+        let after = |seconds| start + Duration::from_secs(seconds);
+        upload.await_client(true, start);
+        upload.await_client(false, after(2));
+        upload.await_client(true, after(3));
+        assert_eq!(upload.client_time(), Duration::from_secs(2));
     }
 }
