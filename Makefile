@@ -203,7 +203,7 @@ fuzz: tools-rust ## Run every fuzz target, five minutes in all (FUZZ_SECONDS=300
 	@failed=""; for crate in $(FUZZ_CRATES); do for target in $$(cd $$crate/.. && $(CARGO) +nightly fuzz list); do \
 	  echo "==> $$crate: $$target"; corpus=$(FUZZ_CORPUS)/$$(basename $$(dirname $$crate))-$$target; \
 	  mkdir -p $$corpus $$crate/corpus/$$target; \
-	  (cd $$crate/.. && $(CARGO) +nightly fuzz run --target-dir $(abspath $(TARGET))/fuzz $$target $$corpus fuzz/corpus/$$target -- \
+	  (cd $$crate/.. && ASAN_OPTIONS=detect_leaks=0 $(CARGO) +nightly fuzz run --target-dir $(abspath $(TARGET))/fuzz $$target $$corpus fuzz/corpus/$$target -- \
 	    -max_total_time=$(FUZZ_TARGET_SECONDS) -detect_leaks=0 -verbosity=1) || failed="$$failed $$crate:$$target"; \
 	done; done; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi

@@ -8,6 +8,8 @@
 #[allow(dead_code)]
 #[path = "../../src/admin/form.rs"]
 mod form;
+#[path = "../../src/json_body.rs"]
+mod json_body;
 #[allow(dead_code)]
 #[path = "../../src/admin/request_body.rs"]
 mod request_body;

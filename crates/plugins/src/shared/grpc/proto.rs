@@ -3,6 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use prost_reflect::DescriptorPool;
+use prost_reflect::prost::Message;
+use prost_reflect::prost_types::{FileDescriptorProto, FileDescriptorSet};
 use protox::Compiler;
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
 
@@ -67,11 +69,23 @@ impl FileResolver for Text {
 /// What a text defines: that of a `.proto` file, or a `FileDescriptorSet` in base64. The error says what is wrong, and in which line.
 pub(crate) fn compile(content: &str) -> Result<DescriptorPool, String> {
     compile_text(content).or_else(|error| match STANDARD.decode(content.trim()) {
-        Ok(set) if !set.is_empty() => DescriptorPool::decode(&*set).map_err(|error| {
+        Ok(set) if !set.is_empty() => decode(&set).map_err(|error| {
             format!("it is base64, but of no FileDescriptorSet with all that it imports: {error}")
         }),
         _ => Err(error),
     })
+}
+
+/// Reads a `FileDescriptorSet`. `prost-reflect` panics where a file has another syntax than it knows.
+fn decode(set: &[u8]) -> Result<DescriptorPool, String> {
+    let files = FileDescriptorSet::decode(set).map_err(|error| error.to_string())?.file;
+    let is_known =
+        |file: &FileDescriptorProto| matches!(file.syntax.as_deref(), None | Some("proto2" | "proto3"));
+    if let Some(file) = files.iter().find(|file| !is_known(file)) {
+        let (name, syntax) = (file.name(), file.syntax());
+        return Err(format!("{name} has the syntax {syntax:?}: write it in proto2 or proto3"));
+    }
+    DescriptorPool::decode(set).map_err(|error| error.to_string())
 }
 
 fn compile_text(text: &str) -> Result<DescriptorPool, String> {
@@ -148,7 +162,6 @@ fn behind_any_of<'t>(text: &'t [u8], end: &[u8]) -> &'t [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prost_reflect::prost::Message;
 
     const GREETER: &str = "syntax = \"proto3\";\npackage hello;\nimport \"google/api/annotations.proto\";\n\
         import \"google/protobuf/timestamp.proto\";\nmessage Note { google.protobuf.Timestamp at = 1; }\n\
@@ -161,6 +174,20 @@ mod tests {
         for pool in [of_text, compile(&set).unwrap(), compile(&format!("\n{set}\n")).unwrap()] {
             let method = pool.get_service_by_name("hello.Greeter").unwrap().methods().next().unwrap();
             assert_eq!((method.name(), method.input().full_name()), ("Greet", "hello.Note"));
+        }
+    }
+
+    #[test]
+    fn sets_of_another_syntax_are_refused() {
+        for syntax in ["editions", "", "proto4"] {
+            let file = FileDescriptorProto {
+                name: Some("a.proto".to_owned()),
+                syntax: Some(syntax.to_owned()),
+                ..FileDescriptorProto::default()
+            };
+            let set = STANDARD.encode(FileDescriptorSet { file: vec![file] }.encode_to_vec());
+            let why = compile(&set).unwrap_err();
+            assert!(why.contains(&format!("a.proto has the syntax {syntax:?}: write it in")), "{why}");
         }
     }
 
