@@ -136,6 +136,28 @@ fn sigusr1_opens_the_access_log_anew() {
     assert!(!holds(&moved, "GET /after "));
 }
 
+#[test]
+fn a_process_that_drains_opens_the_access_log_anew_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, moved) = (folder.path().join("access.log"), folder.path().join("access.log.1"));
+    let (upstream, asked) = Upstream::holding("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+    let log = path.display().to_string();
+    let builder = Gateway::builder(&one_route(upstream.address)).set("proxy_access_log", &log);
+    let mut gateway = builder.set("drain_timeout", "1h").start();
+    let mut peer = gateway.connect();
+    peer.send("GET /late HTTP/1.1\r\nHost: a\r\n\r\n");
+    let answer = asked.recv().unwrap();
+    gateway.signal(Signal::TERM);
+    eventually("it drains", || gateway.log().contains("draining timeout_s"));
+    fs::rename(&path, &moved).unwrap();
+    gateway.signal(Signal::USR1);
+    eventually("the file is there again", || path.exists());
+    answer.send(()).unwrap();
+    assert_eq!(peer.response().status, 200);
+    assert_eq!(gateway.exit().code(), Some(0));
+    assert!(fs::read_to_string(&path).unwrap().contains("GET /late "));
+}
+
 /// A gateway with a request in flight: the upstream answers when told to.
 fn with_request_in_flight(drain_timeout: &str) -> (Gateway, Peer, mpsc::Sender<()>, Upstream) {
     let (asked, was_asked) = mpsc::channel();

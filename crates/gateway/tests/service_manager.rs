@@ -77,6 +77,20 @@ fn it_hears_that_workers_make_progress() {
     }
 }
 
+/// Workers show that they make progress once a second, however often it wants to hear of it.
+#[test]
+fn idle_workers_are_not_stuck_to_an_impatient_one() {
+    let manager = Manager::start();
+    let gateway = Gateway::builder("_format_version: \"3.0\"\n")
+        .env("NOTIFY_SOCKET", &manager.address())
+        .env("WATCHDOG_USEC", "100000")
+        .start();
+    for _ in 0..40 {
+        while manager.next() != "WATCHDOG=1" {}
+    }
+    assert!(!gateway.log().contains("makes no progress"), "{}", gateway.log());
+}
+
 #[test]
 fn it_hears_which_process_is_the_nodes_after_an_upgrade() {
     let manager = Manager::start();

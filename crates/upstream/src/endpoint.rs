@@ -124,7 +124,7 @@ impl Endpoint {
 
     /// Whether it leads to this address, as far as is known without waiting. Starts the renewal of an expired answer.
     pub(crate) fn leads_to(&self, resolver: &Resolver, address: Option<SocketAddr>) -> bool {
-        let (None, Some(address)) = (self.ip, address) else { return true };
+        let Some(address) = address else { return true };
         let known = resolver.cached(&self.host);
         known.is_none_or(|known| known.sockets(self.port, 0).any(|one| one == address))
     }

@@ -403,7 +403,7 @@ settings! {
     /// How many certificates may be between an upstream's and an authority's, where its service has no
     /// `tls_verify_depth`; without a value, any number.
     proxy_ssl_verify_depth: Option<u32> = "" | "nginx_http_proxy_ssl_verify_depth" | "nginx_proxy_proxy_ssl_verify_depth" | "nginx_stream_proxy_ssl_verify_depth" | "nginx_sproxy_proxy_ssl_verify_depth";
-    /// How many idle connections a worker keeps to each target; 0 keeps none.
+    /// How many idle connections a worker keeps to each target; 0 keeps none. One more closes the one that was idle for longest.
     upstream_keepalive_pool_size: u32 = "512" | "nginx_upstream_keepalive";
     /// How many requests a connection to a target may carry; 0 is no limit.
     upstream_keepalive_max_requests: u32 = "10000" | "nginx_upstream_keepalive_requests";

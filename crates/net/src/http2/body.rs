@@ -99,10 +99,9 @@ impl Incoming {
         self.ended && self.data.is_empty()
     }
 
-    /// Whether this many bytes have arrived, or all, or as many as may be buffered.
-    pub fn is_buffered(&self, length: Option<u64>) -> bool {
-        let whole = length.is_some_and(|length| self.data.len() as u64 >= length);
-        whole || self.ended || self.data.len() >= self.most
+    /// Whether all of its bytes have arrived, or as many as may be buffered.
+    pub fn is_buffered(&self) -> bool {
+        self.is_whole() || self.data.len() >= self.most
     }
 
     /// Trailer fields behind the body, once it is over.

@@ -80,7 +80,7 @@ impl Clients {
         let (client_of_task, given) = (client.clone(), given.to_owned());
         let verify = move || secret::verify(&given, &client_of_task.secret);
         let is_right = self.background.run_blocking(verify).await.unwrap_or_else(|error| {
-            tracing::error!(%error, "oauth2 cannot verify a client's secret: it is refused");
+            tracing::error!(%error, "oauth2 could not verify a client's secret, and refused it: if no thread can be started, raise the limit of threads");
             false
         });
         if is_right {

@@ -49,7 +49,7 @@ pub(crate) struct UpstreamCall<'a> {
     /// How much of the client's body was counted and shown to plugins, which they see once however often it is sent.
     seen: Cell<u64>,
     /// How long the client was waited for, all together.
-    client_time: Cell<Duration>,
+    client_took: Cell<Duration>,
     /// Counts the request in flight, where the upstream has limits.
     permit: OnceCell<UpstreamPermit>,
 }
@@ -101,8 +101,8 @@ impl<'a> UpstreamCall<'a> {
         ends: Option<Instant>,
     ) -> Self {
         let timeouts = timeouts(worker, &service, ends);
-        let (seen, client_time, permit) = (Cell::new(0), Cell::new(Duration::ZERO), OnceCell::new());
-        Self { worker, route, service, framing, timeouts, seen, client_time, permit }
+        let (seen, client_took, permit) = (Cell::new(0), Cell::new(Duration::ZERO), OnceCell::new());
+        Self { worker, route, service, framing, timeouts, seen, client_took, permit }
     }
 
     /// Where the response's head has come from. The head is in the exchange.
@@ -301,11 +301,10 @@ impl<'a> UpstreamCall<'a> {
         };
         let outcome = poll_fn(|cx| relay.poll_response(cx)).await;
         let upload = relay.upload;
-        let client_time = upload.client_time();
-        self.client_time.set(self.client_time.get() + client_time);
+        self.client_took.set(self.client_took.get() + upload.client_took);
         match outcome {
             Ok(()) => {
-                answered(upstream, endpoint, exchange.response.status, client_time);
+                answered(upstream, endpoint, exchange.response.status, upload.client_took);
                 Ok(upload)
             }
             Err(failure) => {
@@ -387,13 +386,13 @@ fn timeouts(worker: &Worker, service: &CompiledService, ends: Option<Instant>) -
 }
 
 /// The target has answered: what that says of it. The time for which the client was waited for says nothing.
-fn answered<U: Upstream>(upstream: &mut U, endpoint: &Endpoint, status: u16, client_time: Duration) {
+fn answered<U: Upstream>(upstream: &mut U, endpoint: &Endpoint, status: u16, client_took: Duration) {
     if endpoint.monitor.is_some() {
         // As Kong has it: an upstream that speaks of a timeout of its own has run into one.
         let outcome = if status == 504 { Outcome::Timeout } else { Outcome::Status(status) };
         endpoint.record_outcome(upstream.address(), outcome);
     }
     if let Some(lease) = upstream.lease() {
-        lease.answered(client_time);
+        lease.answered(client_took);
     }
 }

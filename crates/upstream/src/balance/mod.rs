@@ -124,8 +124,8 @@ impl Lease {
     }
 
     /// Records that the target has responded; the client was waited for so long meanwhile.
-    pub fn answered(&self, client_time: Duration) {
-        self.state.latency.add(self.since.elapsed().saturating_sub(client_time));
+    pub fn answered(&self, client_took: Duration) {
+        self.state.latency.add(self.since.elapsed().saturating_sub(client_took));
     }
 }
 

@@ -63,10 +63,9 @@ impl Incoming {
         self.has_ended() && self.data.is_empty()
     }
 
-    /// Whether so many bytes are here, or all, or no more can be held.
-    pub(super) fn is_buffered(&self, length: Option<u64>) -> bool {
-        let whole = length.is_some_and(|length| self.data.len() as u64 >= length);
-        whole || self.ended || self.data.len() >= self.most
+    /// Whether all of its bytes are here, or no more can be held, or it is refused already.
+    pub(super) fn is_buffered(&self) -> bool {
+        self.is_whole() || self.trailers.is_err() || self.data.len() >= self.most
     }
 
     pub(super) fn trailers(&self) -> Option<&Headers> {

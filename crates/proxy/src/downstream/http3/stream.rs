@@ -168,10 +168,7 @@ impl Client for Http3 {
     }
 
     fn body_is_buffered(&self) -> bool {
-        match self.framing {
-            Framing::Length(length) => self.request.is_buffered(Some(length)),
-            _ => self.request.is_buffered(None),
-        }
+        self.request.is_buffered()
     }
 
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RequestError>> {

@@ -111,7 +111,7 @@ impl UpstreamCall<'_> {
             Err(_) => false,
         };
         if is_measured {
-            permit.answered(self.client_time.get());
+            permit.answered(self.client_took.get());
         }
     }
 }

@@ -26,8 +26,9 @@ pub(crate) struct Upload {
     pub(crate) done: bool,
     /// All of it was sent: only then can the connection carry another request.
     pub(crate) whole: bool,
-    /// How long the client was waited for, all together.
-    pub(super) client_took: Duration,
+    /// How long the client was waited for until it went on, all together. A wait that the response has ended was as much the
+    /// upstream's.
+    pub(crate) client_took: Duration,
     /// Since when it is waited for, if it is.
     awaited_since: Option<Instant>,
     /// The upstream no longer takes the body, which may be fine: it can have answered already.
@@ -61,12 +62,6 @@ impl Upload {
             self.client_took += now.saturating_duration_since(since);
         }
         self.awaited_since = is_awaited.then_some(now);
-    }
-
-    /// How long the client was waited for until it went on, all together. A wait that the response has ended was as much the
-    /// upstream's.
-    pub(crate) fn client_time(&self) -> Duration {
-        self.client_took
     }
 
     /// Whether all that was sent can be sent again.
@@ -203,6 +198,6 @@ mod tests {
         upload.await_client(true, start);
         upload.await_client(false, after(2));
         upload.await_client(true, after(3));
-        assert_eq!(upload.client_time(), Duration::from_secs(2));
+        assert_eq!(upload.client_took, Duration::from_secs(2));
     }
 }
