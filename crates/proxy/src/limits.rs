@@ -1,7 +1,7 @@
 //! The limits of the node, and how often each of them acted.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -123,7 +123,7 @@ impl NodeLimits {
 
     /// Counts a connection of a client; none if it has as many as it may have.
     pub(crate) fn connect(&self, peer: IpAddr) -> Option<AddressPermit> {
-        self.addresses.take(peer)
+        self.addresses.take(client_of(peer))
     }
 }
 
@@ -150,23 +150,31 @@ impl Addresses {
         Addresses { most, shards: Arc::default() }
     }
 
-    fn take(&self, peer: IpAddr) -> Option<AddressPermit> {
-        let shard = shard_of(peer);
+    fn take(&self, client: IpAddr) -> Option<AddressPermit> {
+        let shard = shard_of(client);
         let mut connections = self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner);
-        let count = connections.entry(peer).or_default();
+        let count = connections.entry(client).or_default();
         if *count >= self.most {
             return None;
         }
         *count += 1;
-        Some(AddressPermit { shards: self.shards.clone(), peer })
+        Some(AddressPermit { shards: self.shards.clone(), client })
     }
 }
 
-fn shard_of(peer: IpAddr) -> usize {
-    let last = match peer {
-        IpAddr::V4(peer) => peer.octets()[3],
-        // The last octets of a network belong to one client.
-        IpAddr::V6(peer) => peer.octets()[7],
+/// What counts as one client: an IPv4 address, or the /64 network of an IPv6 address, because a client with one address of it
+/// usually has them all (RFC 4291, section 2.5.1; RFC 7934).
+fn client_of(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(peer) => IpAddr::V6(Ipv6Addr::from_bits(peer.to_bits() & (u128::MAX << 64))),
+        v4 => v4,
+    }
+}
+
+fn shard_of(client: IpAddr) -> usize {
+    let last = match client {
+        IpAddr::V4(address) => address.octets()[3],
+        IpAddr::V6(network) => network.octets()[7],
     };
     usize::from(last) % SHARDS
 }
@@ -174,16 +182,17 @@ fn shard_of(peer: IpAddr) -> usize {
 /// Counts a connection of a client until it is dropped.
 pub(crate) struct AddressPermit {
     shards: Arc<[Mutex<HashMap<IpAddr, usize>>; SHARDS]>,
-    peer: IpAddr,
+    client: IpAddr,
 }
 
 impl Drop for AddressPermit {
     fn drop(&mut self) {
-        let mut connections = self.shards[shard_of(self.peer)].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = connections.get_mut(&self.peer) {
+        let mut connections =
+            self.shards[shard_of(self.client)].lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = connections.get_mut(&self.client) {
             *count -= 1;
             if *count == 0 {
-                connections.remove(&self.peer);
+                connections.remove(&self.client);
             }
         }
     }
@@ -203,6 +212,18 @@ mod tests {
         assert!(limits.connect(one).is_some());
         drop(held);
         assert!(limits.addresses.shards.iter().all(|shard| shard.lock().unwrap().is_empty()));
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_client() {
+        let limits = NodeLimits::new(1, 1, 1);
+        let connect = |address: &str| limits.connect(address.parse().unwrap());
+        let held = ["2001:db8::1", "2001:db8:0:1::1", "::ffff:192.0.2.1", "::ffff:192.0.2.2"].map(connect);
+        assert!(held.iter().all(Option::is_some));
+        for same in ["2001:db8::ffff:2", "2001:db8:0:1:8000::", "192.0.2.1", "192.0.2.2"] {
+            assert!(connect(same).is_none(), "{same}");
+        }
+        assert!(connect("192.0.2.3").is_some());
     }
 
     #[test]

@@ -167,8 +167,9 @@ settings! {
     worker_rlimit_nofile: AutoOr = "auto" | "nginx_main_worker_rlimit_nofile";
     /// How many connections each worker may have, with clients and upstreams; `auto` is as many as there are files.
     worker_connections: AutoOr = "auto" | "nginx_events_worker_connections";
-    /// How many connections a client address may have; further ones are closed. Addresses of `trusted_ips` may have any
-    /// number. `auto` is half of all connections that clients may have, at least 1024. See [Overload](overload.md).
+    /// How many connections a client address may have; further ones are closed. All addresses of a /64 network of IPv6 count
+    /// as one. Addresses of `trusted_ips` may have any number. `auto` is half of all connections that clients may have, at
+    /// least 1024. See [Overload](overload.md).
     max_connections_per_ip: AutoOr = "auto";
     /// How many requests each worker serves at a time; further ones get 503. `auto`: [Overload](overload.md) says.
     worker_requests_in_flight: AutoOr = "auto";
