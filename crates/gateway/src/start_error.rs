@@ -30,6 +30,8 @@ pub(crate) enum StartError {
     Setting { name: &'static str, value: String, error: io::Error },
     /// Another system call fails.
     System(io::Error),
+    /// A signal stopped it before it had started.
+    Stopped,
 }
 
 impl fmt::Display for StartError {
@@ -62,6 +64,7 @@ impl fmt::Display for StartError {
                 write!(f, "{name}: {value}: {error}: give it another value")
             }
             StartError::System(error) => write!(f, "{error}{}", process_limit::hint(error)),
+            StartError::Stopped => f.write_str("a signal stopped the node before it had started"),
         }
     }
 }

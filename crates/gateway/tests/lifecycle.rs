@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use crate::harness::{Gateway, PATIENCE, Peer, Upstream, eventually, one_route, weir};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 use std::sync::mpsc;
 
 const EMPTY: &str = "_format_version: \"3.0\"\n";
@@ -46,6 +47,32 @@ fn the_folder_is_the_nodes_own() {
     assert!(gateway.exit().success());
     for name in ["weir.pid", "weir.sock"] {
         assert!(!gateway.prefix().join(name).exists(), "{name} is left behind");
+    }
+}
+
+#[test]
+fn a_signal_stops_a_node_that_has_not_started() {
+    let database = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = format!("pg_port={}", database.local_addr().unwrap().port());
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = weir();
+    command.args(["run", "--prefix"]).arg(folder.path());
+    for off in ["admin_listen", "admin_gui_listen", "status_listen"] {
+        command.args(["--set", &format!("{off}=off")]);
+    }
+    for setting in ["database=postgres", "pg_host=127.0.0.1", &port, "pg_timeout=60000"] {
+        command.args(["--set", setting]);
+    }
+    let node = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It waits for an answer, which never comes.
+    let _connection = database.accept().unwrap();
+    kill_process(Pid::from_child(&node), Signal::TERM).unwrap();
+    let output = node.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("a signal stopped the node before it had started"), "{said}");
+    for name in ["weir.pid", "weir.sock"] {
+        assert!(!folder.path().join(name).exists(), "{name} is left behind");
     }
 }
 

@@ -115,6 +115,13 @@ pub(super) fn serve(
     let replaces = start.predecessor.is_some();
     let node = Node::start(loaded, process_environment(), context.definitions, start);
     let mut node = node.map_err(|error| error.to_string())?;
+    if let Err(stopped @ StartError::Stopped) = &node
+        && !replaces
+    {
+        // As it was asked for, service managers should not see a failure.
+        tracing::info!("{stopped}");
+        return Ok(ExitCode::SUCCESS);
+    }
     node.open().map_err(|error| StartError::System(error).to_string())?;
     let line = serde_json::to_string(node.addresses()).map_err(|error| error.to_string())?;
     // The reader of the replaced process's line may have closed the pipe.

@@ -100,7 +100,7 @@ impl Node {
     ) -> Result<Node, StartError> {
         let runtime = weir_net::thread::runtime(&mut Builder::new_current_thread())?;
         // Before anything is put into the folder, because a signal that is not handled would leave it there.
-        let signals = {
+        let mut signals = {
             let _entered = runtime.enter();
             Signals::install()?
         };
@@ -162,7 +162,12 @@ impl Node {
         let posted = predecessor.as_mut().map(Predecessor::posted).transpose()?.flatten();
         let beginning = Beginning { inheritance, replaces: predecessor.is_some(), posted };
         let starting = Box::pin(Control::start(settings.clone(), shown, source, own, beginning));
-        let (control, warnings) = runtime.block_on(starting)?;
+        let Some(started) = runtime.block_on(signals.unless_stopped(starting)) else {
+            // What the start waited for may hang.
+            runtime.shutdown_background();
+            return Err(StartError::Stopped);
+        };
+        let (control, warnings) = started?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let control = Arc::new(control);
         entity_access::provide(&control);

@@ -64,6 +64,15 @@ impl Signals {
         })
     }
 
+    /// What a node does as it starts; none if a signal stops it before that is done.
+    pub(super) async fn unless_stopped<T>(&mut self, starting: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            () = self.stop() => None,
+            started = starting => Some(started),
+        }
+    }
+
     /// The next signal to stop.
     async fn stop(&mut self) {
         stop_signal(&mut self.stop).await;
