@@ -39,7 +39,7 @@ impl Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve in the foreground. SIGHUP reloads, SIGUSR1 reopens the access log, SIGUSR2 upgrades; SIGTERM, SIGQUIT and SIGINT drain, a
+    /// Serve in the foreground. SIGHUP reloads, SIGUSR1 reopens the logs, SIGUSR2 upgrades; SIGTERM, SIGQUIT and SIGINT drain, a
     /// second one stops at once.
     Run(RunArgs),
     /// Start a node in the background: returns once it serves. With `nginx_daemon=off` it stays in the foreground.

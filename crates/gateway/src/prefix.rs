@@ -92,6 +92,11 @@ pub(crate) fn logs(prefix: &Path) -> Result<PathBuf, PrefixError> {
     }
 }
 
+/// The file in the folder of logs that standard error of a node in the background goes to.
+pub(crate) fn error_log(prefix: &Path) -> PathBuf {
+    prefix.join("logs/error.log")
+}
+
 /// Removes the sockets that a process has left behind in a folder that no node uses; returns their names.
 pub(crate) fn remove_sockets(prefix: &Path) -> Result<Vec<String>, PrefixError> {
     let failed = |error| PrefixError::Io { path: prefix.to_owned(), error };

@@ -164,6 +164,22 @@ fn sigusr1_opens_the_access_log_anew() {
 }
 
 #[test]
+fn sigusr1_opens_the_logs_of_the_node_and_its_admin_api_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let [admin, node] = ["admin.log", "node.log"].map(|name| folder.path().join(name));
+    let builder = Gateway::builder(EMPTY).set("admin_access_log", &admin.display().to_string());
+    let gateway = builder.set("proxy_error_log", &node.display().to_string()).start();
+    for path in [&admin, &node] {
+        fs::rename(path, path.with_extension("1")).unwrap();
+    }
+    gateway.signal(Signal::USR1);
+    let holds = |path, line| fs::read_to_string(path).is_ok_and(|log| log.contains(line));
+    eventually("both are there again", || holds(&node, "admin_access_log reopened") && admin.exists());
+    gateway.admin("/services");
+    eventually("the line is in the new file", || holds(&admin, "GET /services "));
+}
+
+#[test]
 fn a_process_that_drains_opens_the_access_log_anew_too() {
     let folder = tempfile::tempdir().unwrap();
     let (path, moved) = (folder.path().join("access.log"), folder.path().join("access.log.1"));

@@ -190,7 +190,7 @@ fn with_options(allowed: &str) -> String {
 
 /// Writes a line to a file for each request.
 pub(crate) fn logged(router: Router, path: &Path, plugins: &[PluginSchema]) -> io::Result<Router> {
-    let (file, secret_paths) = (logger::open(path)?, collection::secret_paths(plugins));
+    let (file, secret_paths) = (logger::open("admin_access_log", path)?, collection::secret_paths(plugins));
     let access_log = Arc::new(AccessLog { file, secret_paths });
     Ok(router.layer(middleware::from_fn_with_state(access_log, log_access)))
 }

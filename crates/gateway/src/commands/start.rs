@@ -3,6 +3,7 @@ use super::{Context, database, migrations, print};
 use crate::cli::{PrepareArgs, Program, RunArgs, SettingsArgs, StartArgs};
 use crate::configuration::process_environment;
 use crate::data_plane::try_out;
+use crate::logger;
 use crate::node::command_socket::{self, Quit, Request};
 use crate::node::{self, Node, Start};
 use crate::prefix;
@@ -114,7 +115,6 @@ pub(super) fn serve(
     let folder = folder(&loaded.settings)?;
     let replaces = start.predecessor.is_some();
     let node = Node::start(loaded, process_environment(), context.definitions, start);
-    let mut node = node.map_err(|error| error.to_string())?;
     if let Err(stopped @ StartError::Stopped) = &node
         && !replaces
     {
@@ -122,6 +122,7 @@ pub(super) fn serve(
         tracing::info!("{stopped}");
         return Ok(ExitCode::SUCCESS);
     }
+    let mut node = node.map_err(|error| error.to_string())?;
     node.open().map_err(|error| StartError::System(error).to_string())?;
     let line = serde_json::to_string(node.addresses()).map_err(|error| error.to_string())?;
     // The reader of the replaced process's line may have closed the pipe.
@@ -201,11 +202,13 @@ fn in_background(args: &SettingsArgs, context: &Context) -> Result<ExitCode, Str
 
 /// Closes what the process shares with the one that started it. Standard error goes to a log in the folder.
 fn leave_terminal(folder: &Path) -> io::Result<()> {
-    let logs = prefix::logs(folder).map_err(|error| io::Error::other(error.to_string()))?;
-    let log = File::options().create(true).append(true).open(logs.join("error.log"))?;
+    prefix::logs(folder).map_err(|error| io::Error::other(error.to_string()))?;
+    let path = prefix::error_log(folder);
+    let log = File::options().create(true).append(true).open(&path)?;
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     stdio::dup2_stdin(&nothing)?;
     stdio::dup2_stdout(&nothing)?;
     stdio::dup2_stderr(&log)?;
+    logger::follow_standard_error(&path);
     Ok(())
 }

@@ -337,10 +337,11 @@ impl Control {
         [("proxy_access_log", proxy.access_log()), ("proxy_stream_access_log", proxy.session_log())]
     }
 
-    /// Reopens the logs of proxied requests and of sessions, after log rotation has moved the files.
-    pub(crate) fn reopen_access_logs(&self) {
-        for (name, log) in self.access_logs() {
-            match log.reopen() {
+    /// Reopens all logs that are files, after log rotation has moved these.
+    pub(crate) fn reopen_logs(&self) {
+        let access_logs = self.access_logs().map(|(name, log)| (name, log.reopen()));
+        for (name, result) in access_logs.into_iter().chain(logger::reopen()) {
+            match result {
                 Ok(()) => tracing::info!("{name} reopened"),
                 Err(error) => {
                     tracing::error!(%error, "{name} could not be reopened: lines go to the old file; make its folder writable")

@@ -1,12 +1,14 @@
 //! The node's own messages, as `tracing-subscriber` writes them: one line each, in the form that [`mod@line`] gives it.
+mod file;
 mod line;
 
+pub(crate) use file::{follow_standard_error, reopen};
 pub(crate) use line::timestamp;
 
 use crate::settings::{LogLevel, LogTarget};
+use file::LogFile;
 use line::OneLine;
 use std::fmt;
-use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -42,7 +44,10 @@ pub(crate) fn start(level: LogLevel, target: &LogTarget) -> io::Result<()> {
     let (filter, handle) = reload::Layer::new(filter(level));
     // An error of the log has nowhere left to go.
     let lines = tracing_subscriber::fmt::layer().event_format(OneLine).log_internal_errors(false);
-    let log = Registry::default().with(filter).with(ToPlugins).with(lines.with_writer(open(path)?));
+    let log = Registry::default()
+        .with(filter)
+        .with(ToPlugins)
+        .with(lines.with_writer(open("proxy_error_log", path)?));
     tracing::subscriber::set_global_default(log).map_err(io::Error::other)?;
     let _ = FILTER.set(handle);
     set_level(level);
@@ -81,13 +86,13 @@ fn filter(level: LogLevel) -> Targets {
         .with_target(AUDIT, most_verbose.max(AUDIT_LEVEL))
 }
 
-/// Opens a log to append lines to.
-pub(crate) fn open(path: &Path) -> io::Result<BoxMakeWriter> {
+/// Opens the log that a setting names, to append lines to it.
+pub(crate) fn open(name: &'static str, path: &Path) -> io::Result<BoxMakeWriter> {
     Ok(match path.to_str() {
         // Opening these anew fails when they are sockets, as under systemd.
         Some("/dev/stdout") => BoxMakeWriter::new(io::stdout),
         Some("/dev/stderr") => BoxMakeWriter::new(io::stderr),
-        _ => BoxMakeWriter::new(Arc::new(OpenOptions::new().create(true).append(true).open(path)?)),
+        _ => BoxMakeWriter::new(LogFile::open(name, path)?),
     })
 }
 

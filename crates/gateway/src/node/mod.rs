@@ -116,6 +116,7 @@ impl Node {
         };
         place_logs(&mut settings, prefix.path())?;
         start_log(&settings)?;
+        logger::follow_standard_error(&prefix::error_log(prefix.path()));
         node_id::place(&mut settings, prefix.path()).map_err(StartError::Prefix)?;
         request_debug::choose_token(&mut settings, prefix.path(), predecessor.is_some());
         if predecessor.is_none() {

@@ -99,7 +99,7 @@ impl Signals {
                     continue;
                 }
                 _ = self.reopen.recv() => {
-                    reloader.control().reopen_access_logs();
+                    reloader.control().reopen_logs();
                     continue;
                 }
                 _ = self.upgrade.recv() => {
@@ -195,11 +195,11 @@ impl Signals {
     }
 }
 
-/// Opens the access logs again whenever log rotation asks for it: requests that are still served are logged there.
+/// Opens the logs again whenever log rotation asks for it: requests that are still served are logged there.
 async fn reopen_logs(reopen: &mut Signal, control: &Control) -> Infallible {
     loop {
         reopen.recv().await;
-        control.reopen_access_logs();
+        control.reopen_logs();
     }
 }
 

@@ -78,6 +78,22 @@ fn a_node_is_not_stopped_for_a_configuration_with_which_it_would_not_start() {
     let before = kong.pid();
     fs::write(kong.path("kong.yml"), "services: 7\n").unwrap();
     let done = kong.run(&["kong", "restart"]);
+#[test]
+fn the_log_of_the_background_is_opened_anew_also_after_an_upgrade() {
+    let kong = Kong::declared(EMPTY);
+    kong.run(&["kong", "start"]).expect(0, "Kong started\n", "");
+    let log = kong.path("prefix/logs/error.log");
+    eventually("standard error goes there", || log.exists());
+    for _ in 0..2 {
+        fs::rename(&log, log.with_extension("1")).unwrap();
+        kill_process(kong.pid().unwrap(), Signal::USR1).unwrap();
+        let reopened = || fs::read_to_string(&log).is_ok_and(|log| log.contains("standard error reopened"));
+        eventually("standard error is reopened", reopened);
+        let done = kong.run(&["weir", "upgrade"]);
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+    }
+}
+
     done.expect(1, "", "kong.yml:1:1: ");
     assert!(done.stderr.contains("Kong was not restarted and goes on as it was"), "{}", done.stderr);
     assert_eq!((kong.pid(), kong.status("proxy.sock", "/")), (before, 404));
