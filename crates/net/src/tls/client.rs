@@ -1,8 +1,9 @@
 //! TLS towards upstreams: verification, client certificates, session resumption.
 
+use super::sessions::{self, Sessions};
 use super::{CertifiedKey, HTTP1, Problem, Subject, TlsError, pem, provider};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{ClientSessionMemoryCache, Resumption, WebPkiServerVerifier, verify_server_name};
+use rustls::client::{ClientSessionStore, Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::verify_tls13_signature_with_raw_key;
 use rustls::pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, TrustAnchor, UnixTime};
 use rustls::server::ParsedCertificate;
@@ -17,9 +18,6 @@ use std::time::Duration;
 use webpki::{EndEntityCert, KeyUsage, RawPublicKeyEntity};
 use x509_parser::time::ASN1Time;
 
-/// How many upstream names each configuration remembers sessions of.
-const RESUMABLE_SERVERS: usize = 256;
-
 /// How an upstream's certificate is verified: its chain, its validity and its name.
 #[derive(Debug, Clone)]
 pub struct Verify {
@@ -30,7 +28,8 @@ pub struct Verify {
 }
 
 /// The configuration for connections to upstreams, one for all services that verify and identify alike: it remembers
-/// the sessions that it can resume, and a resumed session is not verified again.
+/// the sessions that it can resume. A resumed session is not verified again, but none is resumed after its certificate has
+/// expired.
 ///
 /// Without `verify`, any certificate is accepted, as Kong does by default; the handshake's signature is still checked
 /// against it. `identity` is presented when the upstream asks for a client certificate.
@@ -38,9 +37,21 @@ pub fn client_config(
     verify: Option<Verify>,
     identity: Option<Arc<CertifiedKey>>,
 ) -> Result<Arc<ClientConfig>, TlsError> {
-    let verifier: Arc<dyn ServerCertVerifier> = match verify {
-        Some(verify) => Arc::new(Verifier::new(verify)?),
-        None => Arc::new(AcceptAny),
+    config(verify, identity, UnixTime::now)
+}
+
+/// The same at another time.
+pub(super) fn config(
+    verify: Option<Verify>,
+    identity: Option<Arc<CertifiedKey>>,
+    now: fn() -> UnixTime,
+) -> Result<Arc<ClientConfig>, TlsError> {
+    let (verifier, sessions): (Arc<dyn ServerCertVerifier>, Arc<dyn ClientSessionStore>) = match verify {
+        Some(verify) => {
+            let sessions = Arc::new(Sessions::new(now));
+            (Arc::new(Verifier::new(verify, sessions.clone())?), sessions)
+        }
+        None => (Arc::new(AcceptAny), Arc::new(sessions::cache())),
     };
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -55,7 +66,7 @@ pub fn client_config(
         None => builder.with_no_client_auth(),
     };
     config.alpn_protocols = vec![HTTP1.to_vec()];
-    config.resumption = Resumption::store(Arc::new(ClientSessionMemoryCache::new(RESUMABLE_SERVERS)));
+    config.resumption = Resumption::store(sessions);
     Ok(Arc::new(config))
 }
 
@@ -183,10 +194,11 @@ struct Verifier {
     trusted: Vec<CertificateDer<'static>>,
     roots: Vec<TrustAnchor<'static>>,
     depth: Option<u8>,
+    sessions: Arc<Sessions>,
 }
 
 impl Verifier {
-    fn new(verify: Verify) -> Result<Self, TlsError> {
+    fn new(verify: Verify, sessions: Arc<Sessions>) -> Result<Self, TlsError> {
         let refused = |error: String| TlsError {
             subject: Subject::CaCertificate(None),
             problem: Problem::UnusableCertificate(error),
@@ -199,7 +211,7 @@ impl Verifier {
         let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider())
             .build()
             .map_err(|error| refused(error.to_string()))?;
-        Ok(Self { inner, trusted: verify.roots, roots, depth: verify.depth })
+        Ok(Self { inner, trusted: verify.roots, roots, depth: verify.depth, sessions })
     }
 
     fn verify(
@@ -251,13 +263,18 @@ impl Verifier {
 pub(crate) const OLD_VERSION: &str = "the upstream's certificate is of X.509 version 1 and cannot be verified: issue one of \
                            version 3 with a subjectAltName, or set `tls_verify: false`";
 
-/// Whether a certificate is valid at this time.
-pub fn check_validity(cert: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
+/// The first and the last moment at which a certificate is valid.
+pub(super) fn validity(cert: &CertificateDer<'_>) -> Result<(UnixTime, UnixTime), Error> {
     let (_, cert) = x509_parser::parse_x509_certificate(cert).map_err(|_| bad_encoding())?;
     let at = |time: ASN1Time| {
         UnixTime::since_unix_epoch(Duration::from_secs(time.timestamp().try_into().unwrap_or_default()))
     };
-    let (not_before, not_after) = (at(cert.validity().not_before), at(cert.validity().not_after));
+    Ok((at(cert.validity().not_before), at(cert.validity().not_after)))
+}
+
+/// Whether a certificate is valid at this time.
+pub fn check_validity(cert: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
+    let (not_before, not_after) = validity(cert)?;
     if now < not_before {
         return Err(CertificateError::NotValidYetContext { time: now, not_before }.into());
     }
@@ -277,6 +294,7 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let verified = self.verify(end_entity, intermediates, name, ocsp, now);
+        let verified = verified.inspect(|_| self.sessions.verified(name, end_entity));
         verified.map_err(|error| match pem::is_old(end_entity) {
             true => Error::General(OLD_VERSION.to_owned()),
             false => error,

@@ -21,6 +21,7 @@ mod remembered;
 mod responder;
 mod revocation;
 mod server;
+mod sessions;
 mod stapling;
 #[cfg(test)]
 mod tests;

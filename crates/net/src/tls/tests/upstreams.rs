@@ -1,11 +1,14 @@
 //! Handshakes with upstreams.
 
 use super::*;
+use crate::tls::client;
 use rcgen::{BasicConstraints, IsCa, Issuer};
 use rustls::RootCertStore;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::sign::SingleCertAndKey;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
 
 /// A chain of certificates for `up.test`, from the root down.
 struct Chain {
@@ -158,21 +161,55 @@ async fn a_client_certificate_is_presented_when_asked_for() {
     connect(address, &client_config(None, Some(gateway.key)).unwrap(), "up.test").await.unwrap();
 }
 
+/// A server whose sessions can be resumed.
+async fn resumable(chain: &Chain, version: &'static rustls::SupportedProtocolVersion) -> SocketAddr {
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[version])
+        .unwrap()
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(SingleCertAndKey::from(chain.key.clone())));
+    config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().unwrap();
+    serve(Arc::new(config)).await
+}
+
 #[tokio::test]
 async fn sessions_with_upstreams_are_resumed() {
     let chain = chain(0);
     for version in VERSIONS {
         let verify = Verify { roots: vec![chain.root.clone()], depth: Some(1) };
         let client = client_config(Some(verify), None).unwrap();
-        let mut config = ServerConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[version])
-            .unwrap()
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::new(SingleCertAndKey::from(chain.key.clone())));
-        config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().unwrap();
-        let address = serve(Arc::new(config)).await;
+        let address = resumable(&chain, version).await;
         assert_eq!(connect(address, &client, "up.test").await.unwrap().kind, HandshakeKind::Full);
         assert_eq!(connect(address, &client, "up.test").await.unwrap().kind, HandshakeKind::Resumed);
+    }
+}
+
+#[tokio::test]
+async fn no_session_is_resumed_after_its_certificate_has_expired() {
+    static YEARS: AtomicU64 = AtomicU64::new(0);
+    fn in_years() -> UnixTime {
+        let seconds = UnixTime::now().as_secs() + YEARS.load(SeqCst) * 365 * 24 * 60 * 60;
+        UnixTime::since_unix_epoch(Duration::from_secs(seconds))
+    }
+    let chain = chain(0);
+    for version in VERSIONS {
+        let verify = Verify { roots: vec![chain.root.clone()], depth: None };
+        let client = client::config(Some(verify), None, in_years).unwrap();
+        let address = resumable(&chain, version).await;
+        let kind = async || connect(address, &client, "up.test").await.unwrap().kind;
+        // The certificate is valid until the year 4096.
+        for (years, second) in
+            [(0, HandshakeKind::Resumed), (3000, HandshakeKind::Full), (0, HandshakeKind::Resumed)]
+        {
+            YEARS.store(years, SeqCst);
+            assert_eq!(
+                [kind().await, kind().await],
+                [HandshakeKind::Full, second],
+                "{version:?} in {years} years"
+            );
+            // What is left to resume.
+            kind().await;
+        }
     }
 }
 
