@@ -284,8 +284,10 @@ fn a_target_that_fails_is_ejected_and_comes_back() {
     let failures = (0..60).filter(|_| gateway.get("/").status == 500).count();
     let ejections =
         metric(&gateway, &format!("weir_target_ejections_total{{{labels},reason=\"errors\"}}")).unwrap();
+    // On a slow machine the target has come back by then, and may fail again.
+    let since_last = failures as f64 - ejections * 3.0;
     assert!(
-        ejections >= 1.0 && failures as f64 == ejections * 3.0,
+        ejections >= 1.0 && (0.0..3.0).contains(&since_last),
         "{failures} failures, {ejections} ejections"
     );
     assert!(gateway.log().contains("the target is ejected"));

@@ -4,7 +4,9 @@ use crate::harness::{Upstream, eventually, one_route};
 use rustix::process::{Signal, kill_process};
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::symlink;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::sync::mpsc;
 
 #[test]
@@ -45,6 +47,26 @@ fn weir_has_the_same_commands_in_its_own_name() {
     kong.run(&["weir", "stop"]).expect(1, "", "no node runs at ");
 }
 
+/// As a package manager does that leads `kong` to the next version.
+#[test]
+fn a_node_in_the_background_is_upgraded_to_what_its_link_leads_to() {
+    // Beside the program, because hard links do not leave a file system.
+    let weir = Path::new(env!("CARGO_BIN_EXE_weir"));
+    let folder = tempfile::tempdir_in(weir.parent().unwrap()).unwrap();
+    let next = folder.path().canonicalize().unwrap().join("weir");
+    fs::hard_link(weir, &next).unwrap();
+    let kong = Kong::declared(EMPTY);
+    kong.run(&["sh", "-c", "kong start"]).expect(0, "Kong started\n", "");
+    let running = || fs::read_link(format!("/proc/{}/exe", kong.pid().unwrap().as_raw_nonzero())).unwrap();
+    assert_ne!(running(), next);
+    fs::remove_file(kong.path("bin/kong")).unwrap();
+    symlink(&next, kong.path("bin/kong")).unwrap();
+    let done = kong.run(&["weir", "upgrade"]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(running(), next);
+    assert_eq!(kong.status("proxy.sock", "/"), 404);
+}
+
 #[test]
 fn the_background_keeps_nothing_of_the_terminal_and_logs_in_the_prefix() {
     let kong = Kong::declared(EMPTY);
@@ -54,6 +76,22 @@ fn the_background_keeps_nothing_of_the_terminal_and_logs_in_the_prefix() {
     kill_process(pid, Signal::HUP).unwrap();
     let log = kong.path("prefix/logs/error.log");
     eventually("the reload is logged", || fs::read_to_string(&log).is_ok_and(|log| log.contains("reloaded")));
+}
+
+#[test]
+fn the_log_of_the_background_is_opened_anew_also_after_an_upgrade() {
+    let kong = Kong::declared(EMPTY);
+    kong.run(&["kong", "start"]).expect(0, "Kong started\n", "");
+    let log = kong.path("prefix/logs/error.log");
+    eventually("standard error goes there", || log.exists());
+    for _ in 0..2 {
+        fs::rename(&log, log.with_extension("1")).unwrap();
+        kill_process(kong.pid().unwrap(), Signal::USR1).unwrap();
+        let reopened = || fs::read_to_string(&log).is_ok_and(|log| log.contains("standard error reopened"));
+        eventually("standard error is reopened", reopened);
+        let done = kong.run(&["weir", "upgrade"]);
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+    }
 }
 
 #[test]
@@ -78,22 +116,6 @@ fn a_node_is_not_stopped_for_a_configuration_with_which_it_would_not_start() {
     let before = kong.pid();
     fs::write(kong.path("kong.yml"), "services: 7\n").unwrap();
     let done = kong.run(&["kong", "restart"]);
-#[test]
-fn the_log_of_the_background_is_opened_anew_also_after_an_upgrade() {
-    let kong = Kong::declared(EMPTY);
-    kong.run(&["kong", "start"]).expect(0, "Kong started\n", "");
-    let log = kong.path("prefix/logs/error.log");
-    eventually("standard error goes there", || log.exists());
-    for _ in 0..2 {
-        fs::rename(&log, log.with_extension("1")).unwrap();
-        kill_process(kong.pid().unwrap(), Signal::USR1).unwrap();
-        let reopened = || fs::read_to_string(&log).is_ok_and(|log| log.contains("standard error reopened"));
-        eventually("standard error is reopened", reopened);
-        let done = kong.run(&["weir", "upgrade"]);
-        assert_eq!(done.code, Some(0), "{}", done.stderr);
-    }
-}
-
     done.expect(1, "", "kong.yml:1:1: ");
     assert!(done.stderr.contains("Kong was not restarted and goes on as it was"), "{}", done.stderr);
     assert_eq!((kong.pid(), kong.status("proxy.sock", "/")), (before, 404));

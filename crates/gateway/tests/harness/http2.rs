@@ -127,6 +127,18 @@ impl Frames {
         first
     }
 
+    /// The body of a response that comes to its end; none when it does not.
+    pub fn body(&mut self, stream: u32) -> Option<Vec<u8>> {
+        let mut body = Vec::new();
+        self.until(stream, |kind, flags, payload| {
+            if kind == 0 {
+                body.extend_from_slice(payload);
+            }
+            (kind < 2 && flags & 1 != 0).then_some(())
+        })?;
+        Some(body)
+    }
+
     /// How a stream ends.
     pub fn outcome(&mut self, stream: u32) -> Outcome {
         let mut status = 0;
@@ -158,7 +170,7 @@ impl Frames {
         loop {
             let (head, payload) = Self::read(&mut self.0)?;
             let is_of_stream = code(&head[5..]) == stream;
-            let found = find(head[3], head[4], &payload).filter(|_| is_of_stream);
+            let found = if is_of_stream { find(head[3], head[4], &payload) } else { None };
             if found.is_some() || head[3] == 7 || head[3] == 3 && is_of_stream {
                 return found;
             }

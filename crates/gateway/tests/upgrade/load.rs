@@ -92,12 +92,17 @@ impl Load {
     }
 }
 
-/// Whether the server has closed an idle connection.
-fn is_closed(stream: &TcpStream) -> bool {
+/// Whether the server has closed an idle connection; an error where it has reset it, or sent what was not asked for.
+fn is_closed(stream: &TcpStream) -> Result<bool, String> {
     stream.set_nonblocking(true).unwrap();
     let peeked = stream.peek(&mut [0]);
     stream.set_nonblocking(false).unwrap();
-    !matches!(peeked, Err(error) if error.kind() == ErrorKind::WouldBlock)
+    match peeked {
+        Ok(0) => Ok(true),
+        Ok(_) => Err("a response that was not asked for".to_owned()),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// The head of the response to a request; none where the connection ended before it was whole.
@@ -134,7 +139,12 @@ fn kept_alive(address: SocketAddr) -> impl Fn(&Counts, &dyn Fn() -> bool) {
     move |counts, goes_on| {
         let mut stream = dial(address);
         while goes_on() {
-            if is_closed(&stream) {
+            let closed = is_closed(&stream);
+            if let Err(what) = &closed {
+                eprintln!("lost on an idle connection: {what}");
+                counts.count(false);
+            }
+            if closed != Ok(false) {
                 counts.ended.fetch_add(1, Ordering::SeqCst);
                 stream = dial(address);
             }
@@ -157,6 +167,12 @@ fn new_connections(address: SocketAddr) -> impl Fn(&Counts, &dyn Fn() -> bool) {
     }
 }
 
+/// Whether the server has said that it has not looked at a request.
+fn is_unprocessed(error: &h2::Error) -> bool {
+    let leaves = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
+    error.is_remote() && (leaves || error.reason() == Some(h2::Reason::REFUSED_STREAM))
+}
+
 /// Requests over HTTP/2, one after the other. What GOAWAY or a reset says not to have been looked at is sent again.
 fn http2(address: SocketAddr) -> impl Fn(&Counts, &dyn Fn() -> bool) {
     move |counts, goes_on| {
@@ -168,10 +184,8 @@ fn http2(address: SocketAddr) -> impl Fn(&Counts, &dyn Fn() -> bool) {
                     // Where the server has said that it leaves, no request is sent.
                     let Ok(ready) = requests.clone().ready().await else { break };
                     match ask(&ready, get("/")).await {
-                        Ok(response) => counts.count(response.status() == 200),
-                        Err(error)
-                            if error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM) =>
-                        {
+                        Ok(response) => counts.count(response.status() == 200 && response.body() == "hi"),
+                        Err(error) if is_unprocessed(&error) => {
                             counts.repeated.fetch_add(1, Ordering::SeqCst);
                             break;
                         }
@@ -194,10 +208,15 @@ fn http3(address: SocketAddr) -> impl Fn(&Counts, &dyn Fn() -> bool) {
             let mut client = Client::connect(address);
             while goes_on() && !client.is_leaving() {
                 match client.ask("get", ("GET", "/"), &json!({})).response_or_end("get") {
-                    Some(response) if response.reset() == Some(REQUEST_REJECTED) => {
+                    Some(response)
+                        if response.reset() == Some(REQUEST_REJECTED)
+                            && response.field(":status").is_none() =>
+                    {
                         counts.repeated.fetch_add(1, Ordering::SeqCst);
                     }
-                    response => counts.count(response.is_some_and(|response| response.status() == 200)),
+                    response => counts.count(response.is_some_and(|response| {
+                        response.reset().is_none() && response.status() == 200 && response.text() == "hi"
+                    })),
                 }
             }
             counts.ended.fetch_add(1, Ordering::SeqCst);

@@ -152,7 +152,7 @@ fn what_does_not_start_changes_nothing() {
 }
 
 /// A program of the shell.
-fn program(folder: &Path, text: &str) -> String {
+pub(crate) fn program(folder: &Path, text: &str) -> String {
     let program = folder.join("program");
     fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
