@@ -1,8 +1,9 @@
 //! Many connections: spread over the workers, cheap while idle, and taken again once there are descriptors for them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::harness::{Gateway, Peer, Upstream, eventually, one_route};
-use rustix::process::{Resource, getrlimit, setrlimit};
+use crate::harness::{Gateway, LimitedUser, Peer, Upstream, eventually, one_route};
+use crate::upgrade::program;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use std::collections::HashMap;
 use std::net::TcpStream;
 use std::process::Command;
@@ -17,7 +18,7 @@ fn allow_descriptors(wanted: u64) {
         "this test opens {wanted} files: raise `ulimit -Hn`"
     );
     if current < wanted {
-        setrlimit(Resource::Nofile, rustix::process::Rlimit { current: Some(wanted), ..limit }).unwrap();
+        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit }).unwrap();
     }
 }
 
@@ -115,4 +116,43 @@ fn who_is_connected_is_served_however_many_more_come() {
     first.iter_mut().for_each(|client| assert_eq!(client.response().status, 200));
     drop(crowd);
     assert_eq!(get(&mut gateway.connect()), 200);
+}
+
+#[test]
+fn a_shortage_of_descriptors_makes_no_target_unhealthy() {
+    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi");
+    let checks = "{passive: {unhealthy: {tcp_failures: 1}}}";
+    let gateway = Gateway::start(&format!(
+        "_format_version: \"3.0\"\nservices: [{{name: a, host: orders, retries: 0, routes: [{{name: a, paths: [/]}}]}}]\n\
+         upstreams: [{{name: orders, healthchecks: {checks}, targets: [{{target: \"{}\"}}]}}]\n",
+        upstream.address
+    ));
+    let mut client = gateway.connect();
+    assert_eq!(get(&mut client), 200);
+    let limit_open_files = |current| {
+        let limit = Rlimit { current: Some(current), maximum: getrlimit(Resource::Nofile).maximum };
+        prlimit(Pid::from_raw(gateway.pid().try_into().unwrap()), Resource::Nofile, limit).unwrap();
+    };
+    limit_open_files(3);
+    for _ in 0..3 {
+        assert_eq!(get(&mut client), 502);
+    }
+    limit_open_files(1000);
+    assert_eq!(get(&mut client), 200);
+}
+
+#[test]
+fn open_files_beyond_the_hard_limit_are_as_many_as_that_allows() {
+    let (folder, user) = (tempfile::tempdir().unwrap(), LimitedUser::new());
+    let weir = env!("CARGO_BIN_EXE_weir");
+    let limited = format!("exec prlimit --nofile=500:1000 {} {weir} \"$@\"", user.command());
+    let program = program(folder.path(), &limited);
+    let builder = Gateway::builder("_format_version: \"3.0\"\n").binary(program.into());
+    let gateway = builder.set("worker_rlimit_nofile", "5000").start();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", gateway.pid())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let numbers: Vec<&str> = line.split_whitespace().skip(3).take(2).collect();
+    assert_eq!(numbers, ["1000", "1000"]);
+    let log = gateway.log();
+    assert!(log.contains("could not be set to worker_rlimit_nofile"), "{log}");
 }

@@ -1,6 +1,7 @@
 //! Opens connections. This is the only module that connects sockets and starts client TLS handshakes.
 
 use crate::io::Duplex;
+use rustix::io::Errno;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::io;
@@ -26,6 +27,13 @@ pub async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
     let tcp = TcpStream::connect(address).await?;
     tcp.set_nodelay(true)?;
     Ok(tcp)
+}
+
+/// Whether a connection could not be opened because this process or its machine is short of something, such as descriptors: that says
+/// nothing about the other side.
+pub fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
+    error.raw_os_error().is_some_and(|code| shortages.iter().any(|shortage| shortage.raw_os_error() == code))
 }
 
 /// Connects to a Unix socket.

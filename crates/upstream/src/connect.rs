@@ -154,7 +154,11 @@ async fn open_first<S>(
 ) -> Result<S, UpstreamError> {
     let open = async |address| {
         attempt.set(Some(address));
-        connect(address).await.inspect_err(|_| endpoint.record_outcome(Some(address), Outcome::TcpFailure))
+        let connected = connect(address).await;
+        if connected.as_ref().is_err_and(|error| !connect::is_shortage(error)) {
+            endpoint.record_outcome(Some(address), Outcome::TcpFailure);
+        }
+        connected
     };
     if let Some(ip) = endpoint.ip {
         return open(SocketAddr::new(ip, endpoint.port)).await.map_err(UpstreamError::Connect);

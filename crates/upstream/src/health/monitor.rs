@@ -214,8 +214,10 @@ impl Round {
                 let (memory, watched) = (context.memory.clone(), watched.clone());
                 self.probes.begin((target.monitor.target.clone(), address), async move {
                     let target = &watched.targets[index];
-                    let outcome = watched.probe.send(memory.as_deref(), address, &target.host).await;
-                    target.monitor.record_probe(address, outcome);
+                    if let Some(outcome) = watched.probe.send(memory.as_deref(), address, &target.host).await
+                    {
+                        target.monitor.record_probe(address, outcome);
+                    }
                 });
             }
         }

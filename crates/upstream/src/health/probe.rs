@@ -67,13 +67,13 @@ impl Probe {
         }
     }
 
-    /// Probes an address of a target.
+    /// Probes an address of a target; none if this process cannot.
     pub(super) async fn send(
         &self,
         memory: Option<&dyn MemoryNetwork>,
         address: SocketAddr,
         host: &str,
-    ) -> Outcome {
+    ) -> Option<Outcome> {
         let asked = async {
             match memory {
                 Some(network) => self.ask_in_memory(network.connect(address).await?, host).await,
@@ -81,8 +81,9 @@ impl Probe {
             }
         };
         match tokio::time::timeout(self.timeout, asked).await {
-            Ok(asked) => asked.unwrap_or(Outcome::TcpFailure),
-            Err(_) => Outcome::Timeout,
+            Ok(Err(error)) if connect::is_shortage(&error) => None,
+            Ok(asked) => Some(asked.unwrap_or(Outcome::TcpFailure)),
+            Err(_) => Some(Outcome::Timeout),
         }
     }
 
