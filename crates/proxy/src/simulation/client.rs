@@ -1,8 +1,8 @@
 //! The clients: each has a connection, sends one request after the other, and checks what it gets.
 
+use super::body::{body_of, decoded};
 use super::grpc;
 use super::history::History;
-use super::server::body_of;
 use super::stream::Stream;
 use super::world::World;
 use fastrand::Rng;
@@ -27,6 +27,9 @@ impl Response {
         line[name.len()..].trim().parse().ok()
     }
 }
+
+/// What the gateway answers by itself here: a target gave no response, there was none to ask, or too many requests were in flight.
+const OWN_STATUSES: [u16; 3] = [502, 503, 504];
 
 const METHODS: [&str; 8] = ["GET", "GET", "HEAD", "PUT", "DELETE", "POST", "POST", "PATCH"];
 
@@ -115,7 +118,8 @@ fn request(id: usize, method: &str, random: &mut Rng) -> Vec<u8> {
         return (head + "\r\n").into_bytes();
     }
     let length = if random.u8(..4) == 0 { random.usize(..80_000) } else { random.usize(..500) };
-    let body = vec![b'b'; length];
+    let body = body_of(id, length);
+    head += &format!("X-Body: {length}\r\n");
     if random.u8(..4) > 0 || length == 0 {
         head += &format!("Content-Length: {length}\r\n\r\n");
         return [head.as_bytes(), &body].concat();
@@ -170,50 +174,62 @@ async fn read_body(
     response
 }
 
-/// The data of chunks, if they are complete.
-fn decoded(mut chunks: &[u8]) -> Option<Vec<u8>> {
-    let mut data = Vec::new();
-    loop {
-        let at = chunks.windows(2).position(|window| window == b"\r\n")?;
-        let length = usize::from_str_radix(std::str::from_utf8(&chunks[..at]).ok()?, 16).ok()?;
-        if length == 0 {
-            return Some(data);
-        }
-        data.extend_from_slice(chunks.get(at + 2..at + 2 + length)?);
-        chunks = chunks.get(at + 4 + length..)?;
-    }
-}
-
-/// Whether a response is the one to its request, and whole if it looks so.
+/// Whether a request has the response that is due to it.
 fn check(history: &History, id: usize, method: &str, response: Option<Response>) {
-    let Some(response) = response else {
-        history.note(format_args!("request {id} has no response"));
-        // Only a connection that was closed while the request was on its way has none: then no attempt is cut off.
-        return;
-    };
+    let Some(response) = response else { return check_none(history, id) };
     let Response { status, is_whole, .. } = response;
     history.note(format_args!("request {id} is answered {status}, whole: {is_whole}"));
     let version = response.number("X-Own-Version:");
     let mut requests = history.requests.borrow_mut();
     let answered = response.number("X-Id:");
     (requests[id].status, requests[id].version) = (Some(status), version);
-    requests[id].is_by_gateway = answered.is_none();
+    (requests[id].is_by_gateway, requests[id].is_whole) = (answered.is_none(), is_whole);
     drop(requests);
-    let Some(answered) = answered else { return };
+    match answered {
+        None => check_own(history, id, &response),
+        Some(answered) => check_passed_on(history, (id, method), answered, &response),
+    }
+}
+
+/// A connection may end without a response only where a target had begun one and broken off while the client was still sending: what the
+/// gateway has not read by then resets the connection. No connection ends because it is idle: clients pause for less than that takes.
+fn check_none(history: &History, id: usize) {
+    history.note(format_args!("request {id} has no response"));
+    let is_bodiless = history.requests.borrow()[id].is_bodiless;
+    let attempts = history.attempts.borrow();
+    let has_begun = attempts.iter().any(|attempt| attempt.request == id && attempt.read > 0);
+    if is_bodiless || !has_begun {
+        history.breaks("every request gets a response", format_args!("request {id} has none"));
+    }
+}
+
+/// Whether a response of the gateway's own is one that something here leads to.
+fn check_own(history: &History, id: usize, Response { status, is_whole, .. }: &Response) {
+    if !OWN_STATUSES.contains(status) {
+        history.breaks(
+            "the gateway fails requests by itself with 502, 503 and 504 alone",
+            format_args!("request {id} with {status}"),
+        );
+    }
+    if !is_whole {
+        history.breaks("a response of the gateway's own is whole", format_args!("request {id}, {status}"));
+    }
+}
+
+/// Whether a response of a target is the one to its request, and whole if it looks so.
+fn check_passed_on(history: &History, (id, method): (usize, &str), answered: usize, response: &Response) {
     if answered != id {
         history.breaks("a client gets the response to its request", format_args!("{answered} for {id}"));
     }
-    if response.number("X-Seen-Version:") != version {
+    let (seen, own) = (response.number("X-Seen-Version:"), response.number("X-Own-Version:"));
+    if seen != own {
         history.breaks(
             "one version of the configuration serves a request",
-            format_args!(
-                "request {id}: {:?} sent it, {version:?} answered",
-                response.number("X-Seen-Version:")
-            ),
+            format_args!("request {id}: {seen:?} sent it, {own:?} answered"),
         );
     }
     let length = response.number("X-Length:").unwrap_or_default();
-    if is_whole && method != "HEAD" && response.body != body_of(id, length) {
+    if response.is_whole && method != "HEAD" && response.body != body_of(id, length) {
         history.breaks(
             "a response that looks whole is whole",
             format_args!("request {id}: {} bytes of {length}", response.body.len()),

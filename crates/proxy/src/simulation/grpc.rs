@@ -34,6 +34,12 @@ enum Action {
 const MISTAKES: [Action; 6] =
     [Action::Refuse, Action::Reset, Action::Close, Action::GoAway, Action::HalfBody, Action::Silence];
 
+/// A message in its frame.
+const MESSAGE: &[u8] = b"\0\0\0\0\x01x";
+
+/// The statuses that something here leads to: a server has answered, cancelled the call, was too slow, broke off, or could not be asked.
+const STATUSES: [&str; 5] = ["0", "1", DEADLINE_EXCEEDED, "13", "14"];
+
 /// The status of a call whose time is over.
 const DEADLINE_EXCEEDED: &str = "4";
 
@@ -93,6 +99,17 @@ impl Call {
     fn change(&self, change: impl FnOnce(&mut Attempt)) {
         change(&mut self.history.attempts.borrow_mut()[self.attempt]);
     }
+
+    /// What the gateway sends as a whole call is the client's.
+    fn check_body(&self) {
+        let read = self.history.attempts.borrow()[self.attempt].read;
+        if read != MESSAGE.len() as u64 {
+            self.history.breaks(
+                "an upstream gets the whole body of its request",
+                format_args!("call {}: {read} bytes of {}", self.request, MESSAGE.len()),
+            );
+        }
+    }
 }
 
 impl Drop for Call {
@@ -105,7 +122,7 @@ impl Drop for Call {
 async fn handle(
     call: Call,
     action: Action,
-    mut body: RecvStream,
+    body: RecvStream,
     mut respond: SendResponse<Bytes>,
     mut random: Rng,
 ) -> Option<()> {
@@ -127,17 +144,30 @@ async fn handle(
         }
         _ => {}
     }
+    answer(call, action, body, respond, random).await
+}
+
+/// Answers a call once it is here, as far as the action goes.
+async fn answer(
+    call: Call,
+    action: Action,
+    mut body: RecvStream,
+    mut respond: SendResponse<Bytes>,
+    mut random: Rng,
+) -> Option<()> {
     while let Some(data) = body.data().await {
         let length = data.ok()?.len();
         body.flow_control().release_capacity(length).ok()?;
         call.change(|attempt| attempt.read += length as u64);
     }
-    let id = call.request.to_string();
+    call.check_body();
+    let (id, messages) = (call.request.to_string(), random.usize(..4));
     let response = Response::builder().header("content-type", "application/grpc").header("x-id", &id);
+    let response = response.header("x-messages", messages.to_string());
     let mut sending = respond.send_response(response.body(()).ok()?, false).ok()?;
     call.change(|attempt| attempt.has_head = true);
-    for _ in 0..random.usize(..4) {
-        sending.send_data(Bytes::from_static(b"\0\0\0\0\x01x"), false).ok()?;
+    for _ in 0..messages {
+        sending.send_data(Bytes::from_static(MESSAGE), false).ok()?;
         sleep(Duration::from_millis(random.u64(..400))).await;
     }
     if action == Action::HalfBody {
@@ -160,42 +190,49 @@ pub(super) async fn call(world: &World, (is_calm, random): (bool, &mut Rng)) {
     let leaves_after = if !is_calm && random.u8(..10) == 0 { random.u64(..2_000) } else { u64::MAX / 2 };
     // The way to the gateway and back, and what timers round.
     let most = patience.as_millis() as u64 + 2 + 2 * super::invariants::ROUNDING;
-    let called = exchange(stream, (id, patience, is_calm), random);
+    let called = exchange(history, stream, (id, patience, is_calm), random);
     let called = timeout(Duration::from_millis(most.min(leaves_after)), called).await;
-    let took = history.now() - history.requests.borrow()[id].sent;
     history.note(format_args!("call {id} has ended: {called:?}"));
-    let mut requests = history.requests.borrow_mut();
-    requests[id].ended = Some(history.now());
+    history.requests.borrow_mut()[id].ended = Some(history.now());
     match called {
-        Ok(status) => {
-            requests[id].status = (status.as_deref() == Some("0")).then_some(200);
-            drop(requests);
-            let is_early = took + CLOCKS_DIFFER < patience.as_millis() as u64;
-            if status.as_deref() == Some(DEADLINE_EXCEEDED) && is_early {
-                let read_timeout = history.plan.service.read_timeout;
-                // A timeout of the service has the same status.
-                if took < read_timeout.min(history.plan.service.connect_timeout) {
-                    history.breaks("no call ends before its time", format_args!("call {id} after {took} ms"));
-                }
-            }
+        Ok(status) => check(history, (id, patience), status.as_deref()),
+        Err(_) if leaves_after > most => {
+            history.breaks("a deadline ends every call", format_args!("call {id} after {most} ms"));
         }
-        Err(_) => {
-            drop(requests);
-            if leaves_after > most {
-                history.breaks("a deadline ends every call", format_args!("call {id} after {took} ms"));
-            }
+        Err(_) => {}
+    }
+}
+
+/// Whether a call has the status that is due to it.
+fn check(history: &History, (id, patience): (usize, Duration), status: Option<&str>) {
+    let mut requests = history.requests.borrow_mut();
+    requests[id].status = (status == Some("0")).then_some(200);
+    let took = history.now() - requests[id].sent;
+    drop(requests);
+    match status {
+        None => history.breaks("every call gets a status", format_args!("call {id} has none")),
+        Some(status) if !STATUSES.contains(&status) => {
+            history.breaks("a call has a status that something led to", format_args!("call {id}: {status}"));
         }
+        Some(_) => {}
+    }
+    let is_early = took + CLOCKS_DIFFER < patience.as_millis() as u64;
+    // A timeout of the service has the same status.
+    let has_timed_out = took >= history.plan.service.read_timeout.min(history.plan.service.connect_timeout);
+    if status == Some(DEADLINE_EXCEEDED) && is_early && !has_timed_out {
+        history.breaks("no call ends before its time", format_args!("call {id} after {took} ms"));
     }
 }
 
 /// The status of a call, from its headers or its trailers; none if it broke off.
 async fn exchange(
+    history: &History,
     stream: Stream,
     (id, patience, is_calm): (usize, Duration, bool),
     random: &mut Rng,
 ) -> Option<String> {
     let (sender, connection) = h2::client::handshake(stream).await.ok()?;
-    let ended = AbortOnDrop(spawn_local(connection).abort_handle());
+    let _connection = AbortOnDrop(spawn_local(connection).abort_handle());
     let request = Request::builder()
         .method("POST")
         .uri("http://a.test/service/method")
@@ -209,21 +246,38 @@ async fn exchange(
     let late = Duration::from_millis(if !is_calm && random.u8(..4) == 0 { random.u64(..5_000) } else { 0 });
     let message = spawn_local(async move {
         sleep(late).await;
-        let _ = sending.send_data(Bytes::from_static(b"\0\0\0\0\x01x"), true);
+        let _ = sending.send_data(Bytes::from_static(MESSAGE), true);
     });
     let _message = AbortOnDrop(message.abort_handle());
+    read(history, id, response.await.ok()?).await
+}
+
+/// Reads the response to a call, as far as its status.
+async fn read(history: &History, id: usize, response: Response<RecvStream>) -> Option<String> {
+    let (head, mut body) = response.into_parts();
+    let number = |name: &str| head.headers.get(name)?.to_str().ok()?.parse::<usize>().ok();
+    if let Some(answered) = number("x-id").filter(|answered| *answered != id) {
+        history.breaks("a client gets the response to its request", format_args!("{answered} for call {id}"));
+    }
     let status = |headers: &HeaderMap| Some(headers.get("grpc-status")?.to_str().ok()?.to_owned());
-    let (head, mut body) = response.await.ok()?.into_parts();
-    if let Some(status) = status(&head.headers) {
-        return Some(status);
+    let mut length = 0;
+    let status = match status(&head.headers) {
+        Some(status) => status,
+        None => {
+            while let Some(data) = body.data().await {
+                let n = data.ok()?.len();
+                body.flow_control().release_capacity(n).ok()?;
+                length += n;
+            }
+            status(&body.trailers().await.ok()??)?
+        }
+    };
+    let whole = number("x-messages").map(|messages| messages * MESSAGE.len());
+    if status == "0" && whole != Some(length) {
+        history
+            .breaks("a call that ends well is whole", format_args!("call {id}: {length} bytes of {whole:?}"));
     }
-    while let Some(data) = body.data().await {
-        let length = data.ok()?.len();
-        body.flow_control().release_capacity(length).ok()?;
-    }
-    let trailers = body.trailers().await.ok()??;
-    drop(ended);
-    status(&trailers)
+    Some(status)
 }
 
 /// Ends a task with the call.

@@ -33,6 +33,8 @@ pub(super) struct Request {
     /// The client has left without waiting for the response.
     pub(super) has_left: bool,
     pub(super) status: Option<u16>,
+    /// The response ended where its head had announced it.
+    pub(super) is_whole: bool,
     /// The response is the gateway's own.
     pub(super) is_by_gateway: bool,
     /// The version of the configuration that the response names.
@@ -121,6 +123,7 @@ impl History {
             ended: None,
             has_left: false,
             status: None,
+            is_whole: false,
             is_by_gateway: false,
             version: None,
         });

@@ -1,7 +1,9 @@
 //! What must hold whatever happens: a function for each invariant.
 
 use super::history::{Attempt, History};
-use super::plan::{Fault, Mode, Outliers, name};
+use super::panics;
+use super::plan::{Mode, Outliers, name};
+use super::retries::{failures_are_retried, no_more_than_allowed, no_more_than_the_budget_allows};
 use super::world::World;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -9,7 +11,6 @@ use std::time::Duration;
 use tokio::time::sleep;
 use weir_upstream::health::{TargetStates, ejections};
 use weir_upstream::limit::UpstreamLimits;
-use weir_upstream::retry_budget::RetryBudgets;
 
 /// How long after its time something may happen, because timers count milliseconds.
 pub(super) const ROUNDING: u64 = 2;
@@ -18,10 +19,11 @@ pub(super) const ROUNDING: u64 = 2;
 const LOOK: Duration = Duration::from_millis(200);
 
 /// What is checked when a request is sent to a target.
-const BEFORE_ATTEMPT: [fn(&History, &Attempt, &[Attempt]); 6] = [
+const BEFORE_ATTEMPT: [fn(&History, &Attempt, &[Attempt]); 7] = [
     once_unless_idempotent,
     none_after_a_response,
     no_more_than_allowed,
+    no_more_than_the_budget_allows,
     within_limits,
     of_one_version,
     none_to_a_target_that_is_down,
@@ -34,7 +36,10 @@ pub(super) fn before_attempt(history: &History, attempt: &Attempt) {
 }
 
 /// The attempts of the same request before this one.
-fn earlier<'a>(attempt: &'a Attempt, attempts: &'a [Attempt]) -> impl Iterator<Item = &'a Attempt> {
+pub(super) fn earlier<'a>(
+    attempt: &'a Attempt,
+    attempts: &'a [Attempt],
+) -> impl Iterator<Item = &'a Attempt> {
     attempts.iter().filter(|earlier| earlier.request == attempt.request)
 }
 
@@ -55,22 +60,6 @@ fn none_after_a_response(history: &History, attempt: &Attempt, attempts: &[Attem
         history.breaks(
             "a request is not sent again after a response has come",
             format_args!("request {}", attempt.request),
-        );
-    }
-}
-
-/// `retries`, and one for each idle connection that was lost before a byte of a response came.
-fn no_more_than_allowed(history: &History, attempt: &Attempt, attempts: &[Attempt]) {
-    let (mut made, mut free) = (0, 0);
-    for earlier in earlier(attempt, attempts) {
-        made += 1;
-        free += usize::from(earlier.is_reused && earlier.read == 0);
-    }
-    let retries = history.plan.service.retries;
-    if made > retries + free {
-        history.breaks(
-            "a request is sent again at most `retries` times, and where an idle connection was lost before a byte came",
-            format_args!("request {} after {made}, of which {free} free", attempt.request),
         );
     }
 }
@@ -127,14 +116,10 @@ pub(super) fn after_connecting(history: &History, took: u64) {
 /// Looks at what can be seen at any moment.
 pub(super) async fn watch(world: Rc<World>) {
     let mut ejected = Ejected::default();
-    let mut retries = vec![0];
-    for look in 1_u64.. {
+    loop {
         sleep(LOOK).await;
         ejected.check(&world);
-        if look % 5 == 0 {
-            retries.push(retries_of(&world));
-            retries_stay_within_the_budget(&world, &retries);
-        }
+        nothing_panics(&world);
     }
 }
 
@@ -166,41 +151,9 @@ impl Ejected {
     }
 }
 
-/// The retries so far that count against the budget.
-fn retries_of(world: &World) -> u64 {
-    let counts = world.retained.get::<RetryBudgets>().counts();
-    let counted = counts.iter().flat_map(|counts| &counts.retries);
-    counted
-        .filter(|(reason, _)| matches!(*reason, "reset" | "timeout" | "refused"))
-        .map(|(_, count)| count)
-        .sum()
-}
-
-/// `totals` has the retries at the end of each second. The budget is checked when a retry is made, so it is looked at only
-/// where there was one.
-fn retries_stay_within_the_budget(world: &World, totals: &[u64]) {
-    let history = &world.history;
-    let last = totals.len() - 1;
-    if totals[last] == totals[last - 1] {
-        return;
-    }
-    let made = totals[last] - totals[last.saturating_sub(9)];
-    let since = (last as u64 * 1000).saturating_sub(11_000);
-    let requests = history.requests.borrow().iter().filter(|request| request.sent >= since).count() as u64;
-    let allowed = match history.plan.retry_budget.unwrap_or(20) {
-        0 => 0,
-        percentage => (requests * percentage / 100).max(10),
-    };
-    if made > allowed {
-        history.breaks(
-            "no more requests are retried than the budget allows",
-            format_args!("{made} in nine seconds, of {allowed} for {requests} requests"),
-        );
-    }
-}
-
 /// What is checked when all is calm again.
-const AT_THE_END: [fn(&World); 9] = [
+const AT_THE_END: [fn(&World); 11] = [
+    nothing_panics,
     every_request_has_ended,
     silence_ends_in_time,
     versions_are_those_of_their_time,
@@ -210,11 +163,17 @@ const AT_THE_END: [fn(&World); 9] = [
     idle_connections_are_closed,
     without_checks_there_is_always_a_target,
     failures_are_retried,
+    healthy_targets_answer,
 ];
 
 /// Checks what must hold when all is calm again.
 pub(super) fn at_the_end(world: &World) {
     AT_THE_END.iter().for_each(|invariant| invariant(world));
+}
+
+/// Neither within a request, whose client the gateway then answers all the same, nor in a task, whose end nothing else would show.
+fn nothing_panics(World { history, .. }: &World) {
+    panics::take().iter().for_each(|panic| history.breaks("nothing panics", format_args!("{panic}")));
 }
 
 fn every_request_has_ended(World { history, .. }: &World) {
@@ -318,7 +277,7 @@ fn idle_connections_are_closed(World { history, .. }: &World) {
 /// Ejection and slow start alone never leave a request without a target.
 fn without_checks_there_is_always_a_target(World { history, .. }: &World) {
     let (checks, limits) = (&history.plan.checks, &history.plan.limits);
-    if checks.is_active || checks.is_passive || limits.upstream.is_some() || limits.target.is_some() {
+    if checks.is_active || checks.is_passive || limits.are_any() {
         return;
     }
     let refused = |request: &super::history::Request| request.status == Some(503) && request.is_by_gateway;
@@ -328,28 +287,31 @@ fn without_checks_there_is_always_a_target(World { history, .. }: &World) {
     }
 }
 
-/// An idempotent request that servers say nothing to is sent again for as long as it may be. Only where all targets can be connected to and
-/// none is taken out of use, so that nothing else takes retries.
-fn failures_are_retried(world: &World) {
-    let history = &world.history;
+/// Where all targets are healthy, one of them answers each request that has no body. Not where passive checks look: they may find a target
+/// unhealthy that is slow to take a body.
+fn healthy_targets_answer(World { history, .. }: &World) {
     let plan = &history.plan;
-    let is_reachable = |fault: &Fault| !matches!(fault.mode, Mode::Refusing | Mode::Silent);
-    let is_limited = plan.limits.upstream.is_some() || plan.limits.target.is_some();
-    let (is_checked, is_plain) = (plan.checks.is_active || plan.checks.is_passive, !plan.is_grpc);
-    let has_budget = plan.retry_budget != Some(0) && retries_of(world) < 10;
-    if is_checked || is_limited || !is_plain || !has_budget || !plan.faults.iter().all(is_reachable) {
+    let is_healthy = plan.faults.iter().all(|fault| fault.mode == Mode::Healthy);
+    if plan.is_grpc || plan.limits.are_any() || plan.checks.is_passive || !is_healthy {
         return;
     }
-    let attempts = history.attempts.borrow();
     for (id, request) in history.requests.borrow().iter().enumerate() {
-        let made: Vec<_> = attempts.iter().filter(|attempt| attempt.request == id).collect();
-        let is_silent = made.last().is_some_and(|attempt| attempt.read == 0);
-        let has_failed = request.is_by_gateway && matches!(request.status, Some(502 | 504));
-        if has_failed && request.is_bodiless && is_silent && made.len() <= plan.service.retries {
+        let is_answered = request.status == Some(200) && !request.is_by_gateway && request.is_whole;
+        let is_due = request.is_bodiless && !request.has_left && !met_a_closing_connection(history, id);
+        if is_due && !is_answered {
+            let (status, is_whole) = (request.status, request.is_whole);
             history.breaks(
-                "an idempotent request that fails is sent again",
-                format_args!("request {id} after {} of {} retries", made.len() - 1, plan.service.retries),
+                "healthy targets answer every request",
+                format_args!("request {id} got {status:?}, whole: {is_whole}"),
             );
         }
     }
+}
+
+/// Whether a request was sent on an idle connection that its target no longer listened to, and closed only after `read_timeout`.
+fn met_a_closing_connection(history: &History, id: usize) -> bool {
+    let timeout = history.plan.service.read_timeout;
+    let took = |attempt: &Attempt| attempt.ended.map_or(0, |ended| ended - attempt.begun);
+    let is_silent = |attempt: &Attempt| attempt.is_reused && attempt.read == 0 && took(attempt) >= timeout;
+    history.attempts.borrow().iter().any(|attempt| attempt.request == id && is_silent(attempt))
 }

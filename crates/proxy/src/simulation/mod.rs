@@ -5,11 +5,14 @@
 //! each [`server`] and each [`client`] does, and how bytes are cut and delayed ([`stream`]). The [`history`] is what happened;
 //! [`invariants`] are what must hold of it.
 
+mod body;
 mod client;
 mod grpc;
 mod history;
 mod invariants;
+mod panics;
 mod plan;
+mod retries;
 mod server;
 mod stream;
 mod version;

@@ -112,7 +112,7 @@ impl Plan {
     pub(super) fn of(seed: u64) -> Plan {
         let mut random = random(seed, 1);
         let (is_grpc, targets) = (random.u8(..4) == 0, random.usize(1..=5));
-        Plan {
+        let mut plan = Plan {
             seed,
             is_grpc,
             targets,
@@ -129,7 +129,12 @@ impl Plan {
             clients: (0..random.usize(1..=4)).map(|_| client(&mut random)).collect(),
             faults: faults(&mut random, targets),
             versions: versions(&mut random, targets),
+        };
+        // By numbers of its own, so that the rest of each plan is as it would be without this.
+        if weir_simulation::random(seed, 4).u8(..8) == 0 {
+            plan.faults.clear();
         }
+        plan
     }
 
     /// What the configuration is in one of its versions.
@@ -200,6 +205,13 @@ impl Plan {
         // Each attempt may lose an idle connection first, and wait anew whenever something moves.
         let attempt = 2 * (connect_timeout + 2 * read_timeout + write_timeout);
         (retries as u64 + 1) * attempt + connect_timeout + super::server::MAX_RESPONSE_TIME
+    }
+}
+
+impl Limits {
+    /// Whether a request may be refused because of them.
+    pub(super) fn are_any(&self) -> bool {
+        self.upstream.is_some() || self.target.is_some()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The targets: servers that answer, fail, or misbehave, as their mode and chance have it.
 
+use super::body::{body_of, decoded};
 use super::history::{History, Link};
 use super::plan::Mode;
 use super::stream::Stream;
@@ -60,7 +61,10 @@ struct Request {
     id: Option<usize>,
     is_head: bool,
     version: usize,
+    /// The length that frames the body; none where it is in chunks.
     body: Option<usize>,
+    /// How long the client's body is.
+    announced: usize,
 }
 
 /// Serves a connection to its end.
@@ -136,6 +140,7 @@ async fn read_head(stream: &mut Stream, buffer: &mut Vec<u8>) -> Option<Request>
         is_head: head.starts_with("HEAD "),
         version: number("X-Version:").unwrap_or_default(),
         body: if is_chunked { None } else { Some(number("Content-Length:").unwrap_or(0)) },
+        announced: number("X-Body:").unwrap_or_default(),
     })
 }
 
@@ -150,12 +155,7 @@ impl Server {
             };
             if let Some(length) = length {
                 let body: Vec<u8> = buffer.drain(..length).collect();
-                if body.windows(6).any(|window| window == b"X-Id: ") {
-                    self.history.breaks(
-                        "a connection carries one request at a time",
-                        format_args!("another is sent within the body of {:?}", request.id),
-                    );
-                }
+                self.check_body(request, &body);
                 return true;
             }
             if !stream.read_buf(buffer).await.is_ok_and(|n| n > 0) {
@@ -163,14 +163,25 @@ impl Server {
             }
         }
     }
-}
 
-/// What a response to a request has as its body.
-pub(super) fn body_of(request: usize, length: usize) -> Vec<u8> {
-    let text = format!("{request};");
-    let mut body = text.repeat(length / text.len() + 1).into_bytes();
-    body.truncate(length);
-    body
+    /// What the gateway sends as a whole body is the client's.
+    fn check_body(&self, request: &Request, body: &[u8]) {
+        if body.windows(6).any(|window| window == b"X-Id: ") {
+            self.history.breaks(
+                "a connection carries one request at a time",
+                format_args!("another is sent within the body of {:?}", request.id),
+            );
+        }
+        let Some(id) = request.id else { return };
+        let data = if request.body.is_none() { decoded(body) } else { Some(body.to_vec()) };
+        if data != Some(body_of(id, request.announced)) {
+            let length = data.as_ref().map(Vec::len);
+            self.history.breaks(
+                "an upstream gets the whole body of its request",
+                format_args!("request {id}: {length:?} bytes of {}", request.announced),
+            );
+        }
+    }
 }
 
 /// Sends a response; false where the connection ends.

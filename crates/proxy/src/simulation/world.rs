@@ -5,7 +5,7 @@ use super::plan::{Mode, Plan, name};
 use super::server::{Server, serve};
 use super::stream::{Stream, connection};
 use super::version::PLUGINS;
-use super::{client, grpc, invariants};
+use super::{client, grpc, invariants, panics};
 use crate::downstream::connection::exchanges;
 use crate::downstream::http1::Http1;
 use crate::downstream::http2;
@@ -59,6 +59,7 @@ pub(super) struct World {
 
 /// Runs a seed.
 pub(super) fn run(seed: u64) -> Outcome {
+    panics::note();
     let mut runtime = Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build_local(LocalOptions::default()).unwrap();
     runtime.block_on(async {
@@ -130,7 +131,8 @@ impl World {
         let clients =
             (0..self.history.plan.clients.len()).map(|number| spawn_local(client::run(self.clone(), number)));
         for client in clients.collect::<Vec<_>>() {
-            client.await.unwrap();
+            // One that has panicked is noted as any other part is, and the others go on.
+            let _ = client.await;
         }
         let calm = self.history.plan.calm_at().saturating_sub(self.history.now());
         sleep(Duration::from_millis(calm) + self.history.plan.recovery()).await;
