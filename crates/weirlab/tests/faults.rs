@@ -136,16 +136,20 @@ fn catalogue(file: &str, from: &str, to: &str, scenario: &str) -> tempfile::Temp
 }
 
 /// A few requests of a scenario without its fault, before Weir but for a text of one of its files.
-fn calm_outcome(name: &str, (file, from, to): (&str, &str, &str), patience: Duration) -> Outcome {
-    let catalogue = catalogue(file, from, to, name);
-    let target = weirlab::target::find(&["weir".to_owned()], catalogue.path()).unwrap().remove(0);
-    let gateway = Gateway::of(&target, Some(&weir())).unwrap().unwrap();
+fn calm_outcome(name: &str, change: (&str, &str, &str), patience: Duration) -> Outcome {
     let mut scenario = scenario(name);
     scenario.steps.clear();
     scenario.load.requests = 100;
+    changed_outcome(&scenario, change, patience)
+}
+
+/// A scenario before Weir but for a text of one of its files.
+fn changed_outcome(scenario: &Scenario, (file, from, to): (&str, &str, &str), patience: Duration) -> Outcome {
+    let catalogue = catalogue(file, from, to, &scenario.name);
+    let target = weirlab::target::find(&["weir".to_owned()], catalogue.path()).unwrap().remove(0);
+    let gateway = Gateway::of(&target, Some(&weir())).unwrap().unwrap();
     let options = Options { patience, ..options() };
-    run(&scenario, &gateway, &options, &catalogue.path().join("run"))
-        .unwrap_or_else(|error| panic!("{error}"))
+    run(scenario, &gateway, &options, &catalogue.path().join("run")).unwrap_or_else(|error| panic!("{error}"))
 }
 
 const SAME: (&str, &str, &str) = ("faults.toml", "", "");
@@ -161,6 +165,16 @@ fn redis_has_to_get_counts() {
         (false, Some(false), 0),
         "{outcome:#?}"
     );
+}
+
+#[test]
+fn a_fault_that_nothing_has_met_is_not_run() {
+    let without_plugin = ("faults.yml.j2", "{% if redis %}", "{% if redis and false %}");
+    let outcome = changed_outcome(&scenario("redis-slow"), without_plugin, SHORT_TIMEOUT);
+    let why = "no answer of the store came late";
+    assert_eq!(outcome.inactive, [why], "{outcome:#?}");
+    assert!(!outcome.holds());
+    assert!(markdown(&[outcome]).contains(&format!("not run: {why}")));
 }
 
 #[test]

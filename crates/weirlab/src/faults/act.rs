@@ -15,7 +15,7 @@ pub enum Act {
     Reload,
     /// Has a new process of the gateway's program take over.
     Upgrade,
-    /// Limits how many descriptors the gateway may have; none for the limit that it started with.
+    /// Limits how many more descriptors the gateway may open; none for the limit that it started with.
     Descriptors(Option<u64>),
     /// Changes what the name server answers.
     Dns(Answers),

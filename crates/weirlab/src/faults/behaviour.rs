@@ -3,11 +3,12 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The behaviours, each under the name that scenarios use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Behaviour {
     /// Answers every request.
     Healthy,
-    /// Resets each new connection as soon as it is accepted.
+    /// Resets each new connection as soon as it is accepted. Those from before end with their next response, so that new ones
+    /// have to be opened.
     ResetAfterAccept,
     /// Closes the connection once the request was read, without a byte of a response.
     CloseWithoutAnswer,
@@ -48,6 +49,23 @@ const NAMES: [(Behaviour, &str); 13] = [
     (Behaviour::Garbage, "garbage"),
     (Behaviour::CloseAfterEach, "close-after-each"),
 ];
+
+impl Behaviour {
+    /// Whether it spoils the response to a request that was read, which is a reason to lose that.
+    #[must_use]
+    pub(super) fn spoils_responses(self) -> bool {
+        matches!(
+            self,
+            Self::CloseWithoutAnswer
+                | Self::ResetInHead
+                | Self::ResetInBody
+                | Self::CloseInBody
+                | Self::SlowHead
+                | Self::BlackHole
+                | Self::Garbage
+        )
+    }
+}
 
 impl FromStr for Behaviour {
     type Err = String;

@@ -15,6 +15,8 @@ pub(super) struct Certificates {
     pub(super) ca: PathBuf,
     /// Certificate and key of each server.
     pub(super) servers: Vec<(PathBuf, PathBuf)>,
+    /// The last second, since 1970, in which the first server's certificate is valid, if it expires in the run.
+    pub(super) expires: Option<i64>,
 }
 
 pub(super) fn write(folder: &Path, tls: Tls, servers: usize) -> Result<Certificates, FaultError> {
@@ -28,11 +30,12 @@ pub(super) fn write(folder: &Path, tls: Tls, servers: usize) -> Result<Certifica
         let issuer = Issuer::new(ca, ca_key);
         let path = folder.join("ca.pem");
         fs::write(&path, certificate)?;
+        let not_after = tls.expires().map(|valid_for| OffsetDateTime::now_utc() + valid_for);
         let servers = (0..servers).map(|number| {
             let key = KeyPair::generate()?;
             let mut params = CertificateParams::new(vec![HOST.to_owned()])?;
-            if let Some(expires) = tls.expires().filter(|_| number == 0) {
-                params.not_after = OffsetDateTime::now_utc() + expires;
+            if let Some(not_after) = not_after.filter(|_| number == 0) {
+                params.not_after = not_after;
             }
             let at = |what| folder.join(format!("server-{number}-{what}.pem"));
             fs::write(at("certificate"), params.signed_by(&key, &issuer)?.pem())?;
@@ -42,6 +45,7 @@ pub(super) fn write(folder: &Path, tls: Tls, servers: usize) -> Result<Certifica
         Ok(Certificates {
             ca: path,
             servers: servers.collect::<Result<_, Box<dyn std::error::Error + Send + Sync>>>()?,
+            expires: not_after.map(OffsetDateTime::unix_timestamp),
         })
     };
     made().map_err(|error| FaultError::system("certificates cannot be made", io::Error::other(error)))

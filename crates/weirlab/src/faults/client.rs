@@ -23,9 +23,9 @@ const AWAY: Duration = Duration::from_millis(20);
 pub(super) enum Ending {
     /// The response that belongs to it, whole.
     Right,
-    /// A response that looks whole and is another.
+    /// A response that looks whole and is another, or one that a gateway has no reason to give.
     Wrong(String),
-    /// The gateway said that it failed.
+    /// The gateway said that it failed: 408 or 5xx.
     Status(u16),
     /// The client could tell that the response was not whole, or that there was none.
     Broken(String),
@@ -46,6 +46,14 @@ pub(super) struct Record {
     pub(super) wait: Duration,
     /// When that was.
     pub(super) ended: Instant,
+}
+
+impl Record {
+    /// Whether the client knows that it has no answer.
+    #[must_use]
+    pub(super) fn is_lost(&self) -> bool {
+        !matches!(self.ending, Ending::Right | Ending::Wrong(_))
+    }
 }
 
 /// Clients at work.
@@ -181,7 +189,8 @@ impl Client {
                 Ending::Wrong(format!("{id} got another body, of {} bytes", message.body.len()))
             }
             Some(200) => Ending::Right,
-            Some(status) => Ending::Status(status),
+            Some(status @ (408 | 500..=599)) => Ending::Status(status),
+            Some(status) => Ending::Wrong(format!("status {status}")),
         }
     }
 }
@@ -199,6 +208,25 @@ fn request(id: RequestId, post: bool, bytes: usize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn only_a_status_that_says_that_the_gateway_failed_is_a_loss() {
+        let load = Load { clients: 1, requests: 1, posts: 0, body: 4, pause: Duration::ZERO };
+        let gateway = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let client = Client::new(gateway, 0, load, Duration::ZERO);
+        let ending = |status: u16| {
+            let start = format!("HTTP/1.1 {status} a");
+            let message = Message { start, fields: Vec::new(), body: Vec::new() };
+            client.judge(RequestId { client: 0, number: 0 }, &message)
+        };
+        for status in [408, 500, 502, 503, 504, 599] {
+            assert_eq!(ending(status), Ending::Status(status));
+        }
+        for status in [200, 204, 301, 400, 404, 413, 429, 499, 600] {
+            assert!(matches!(ending(status), Ending::Wrong(_)), "{status}");
+        }
+    }
 
     #[test]
     fn a_client_that_panics_fails_the_run() {

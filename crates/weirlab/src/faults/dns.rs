@@ -1,9 +1,10 @@
 //! The name server of a run: one name, whose address is right, wrong, late or missing.
+use std::collections::HashSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ const A: u16 = 1;
 const SERVER_FAILURE: u8 = 2;
 
 /// What it answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answers {
     /// The address of the upstream server.
     Right,
@@ -60,9 +61,25 @@ impl FromStr for Answers {
 pub(super) struct NameServer {
     /// Where it listens.
     pub(super) address: SocketAddr,
-    answers: Arc<Mutex<Answers>>,
-    stop: Arc<AtomicBool>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    answers: Mutex<Answers>,
+    /// What was answered to a question that would have got another answer, or that at once.
+    acted: Mutex<HashSet<Answers>>,
+    stop: AtomicBool,
+}
+
+impl Shared {
+    fn answers(&self) -> Answers {
+        *self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn acted(&self) -> MutexGuard<'_, HashSet<Answers>> {
+        self.acted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl NameServer {
@@ -74,22 +91,28 @@ impl NameServer {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.set_read_timeout(Some(LOOK))?;
         let address = socket.local_addr()?;
-        let answers = Arc::new(Mutex::new(Answers::Right));
-        let stop = Arc::new(AtomicBool::new(false));
-        let shared = (Arc::clone(&answers), Arc::clone(&stop));
-        let thread = Some(thread::spawn(move || serve(&socket, &shared.0, &shared.1)));
-        Ok(Self { address, answers, stop, thread })
+        let (answers, acted) = (Mutex::new(Answers::Right), Mutex::default());
+        let shared = Arc::new(Shared { answers, acted, stop: AtomicBool::new(false) });
+        let of_thread = Arc::clone(&shared);
+        let thread = Some(thread::spawn(move || serve(&socket, &of_thread)));
+        Ok(Self { address, shared, thread })
     }
 
     /// Changes what it answers.
     pub(super) fn answer(&self, answers: Answers) {
-        *self.answers.lock().unwrap_or_else(PoisonError::into_inner) = answers;
+        *self.shared.answers.lock().unwrap_or_else(PoisonError::into_inner) = answers;
+    }
+
+    /// Whether a question was answered so, or not at all, that would have got another answer.
+    #[must_use]
+    pub(super) fn has_acted(&self, answers: Answers) -> bool {
+        self.shared.acted().contains(&answers)
     }
 }
 
 impl Drop for NameServer {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             // It has nothing to say.
             let _ = thread.join();
@@ -97,14 +120,20 @@ impl Drop for NameServer {
     }
 }
 
-fn serve(socket: &UdpSocket, answers: &Mutex<Answers>, stop: &AtomicBool) {
+fn serve(socket: &UdpSocket, shared: &Shared) {
     let mut buffer = [0; 1_500];
     let mut number = 0;
-    while !stop.load(Ordering::Relaxed) {
+    while !shared.stop.load(Ordering::Relaxed) {
         let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
-        number += 1;
-        let answers = *answers.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(answer) = answer(&buffer[..length], answers, number) else { continue };
+        let message = &buffer[..length];
+        // A resolver may ask for something else before each address, which is no turn.
+        number += usize::from(asked_in(message).is_some_and(is_for_address));
+        let answers = shared.answers();
+        let given = answer(message, answers, number);
+        if answers == Answers::Late || given != answer(message, Answers::Right, number) {
+            shared.acted().insert(answers);
+        }
+        let Some(answer) = given else { continue };
         if answers == Answers::Late {
             let Ok(socket) = socket.try_clone() else { continue };
             thread::spawn(move || {
@@ -119,11 +148,20 @@ fn serve(socket: &UdpSocket, answers: &Mutex<Answers>, stop: &AtomicBool) {
     }
 }
 
+/// The name, the type and the class that a message asks for.
+fn asked_in(message: &[u8]) -> Option<&[u8]> {
+    let end = 12 + message.get(12..)?.iter().position(|byte| *byte == 0)? + 5;
+    message.get(12..end)
+}
+
+fn is_for_address(asked: &[u8]) -> bool {
+    // The class follows.
+    asked.rchunks_exact(2).nth(1).is_some_and(|kind| kind == A.to_be_bytes())
+}
+
 /// The answer to a question; none if it stays without one.
 fn answer(question: &[u8], answers: Answers, number: usize) -> Option<Vec<u8>> {
-    let end = 12 + question.get(12..)?.iter().position(|byte| *byte == 0)? + 5;
-    let asked = question.get(12..end)?;
-    let is_a = asked.get(asked.len() - 4..asked.len() - 2)? == A.to_be_bytes();
+    let asked = asked_in(question)?;
     let address = match answers {
         Answers::Silent => return None,
         Answers::Empty | Answers::Failure => None,
@@ -131,9 +169,9 @@ fn answer(question: &[u8], answers: Answers, number: usize) -> Option<Vec<u8>> {
         Answers::Wrong => Some(WRONG),
         Answers::Flapping => Some(RIGHT[number % RIGHT.len()]),
     };
-    let address = address.filter(|_| is_a);
+    let address = address.filter(|_| is_for_address(asked));
     let code = if answers == Answers::Failure { SERVER_FAILURE } else { 0 };
-    let mut out = Vec::with_capacity(end + 16);
+    let mut out = Vec::with_capacity(asked.len() + 28);
     out.extend_from_slice(&question[..2]);
     // A response, authoritative, recursion desired and available.
     out.extend_from_slice(&[0x85, 0x80 | code, 0, 1, 0, u8::from(address.is_some()), 0, 0, 0, 0]);
@@ -163,5 +201,50 @@ mod tests {
         assert_eq!(answer(QUESTION, Answers::Empty, 0).unwrap().len(), QUESTION.len());
         assert_eq!(answer(QUESTION, Answers::Silent, 0), None);
         assert_eq!(answer(b"short", Answers::Right, 0), None);
+    }
+    fn ask(server: &NameServer, question: &[u8]) -> Vec<u8> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        socket.send_to(question, server.address).unwrap();
+        let mut answer = [0; 512];
+        let length = socket.recv(&mut answer).unwrap();
+        answer[..length].to_vec()
+    }
+
+    /// The same name, and another type.
+    fn another() -> Vec<u8> {
+        let mut question = QUESTION.to_vec();
+        let at = question.len() - 3;
+        question[at] = 28;
+        question
+    }
+
+    #[test]
+    fn answers_have_acted_once_one_was_not_as_it_should_be() {
+        let server = NameServer::start().unwrap();
+        ask(&server, QUESTION);
+        assert!(!server.has_acted(Answers::Right));
+        for answers in [Answers::Wrong, Answers::Empty] {
+            server.answer(answers);
+            // There is no such record in any case.
+            ask(&server, &another());
+            assert!(!server.has_acted(answers), "{answers:?}");
+            ask(&server, QUESTION);
+            assert!(server.has_acted(answers), "{answers:?}");
+        }
+        server.answer(Answers::Failure);
+        ask(&server, &another());
+        assert!(server.has_acted(Answers::Failure) && !server.has_acted(Answers::Silent));
+    }
+
+    #[test]
+    fn addresses_come_by_turns_whatever_is_asked_for_between_them() {
+        let server = NameServer::start().unwrap();
+        server.answer(Answers::Flapping);
+        let last = [0; 4].map(|_| {
+            ask(&server, &another());
+            *ask(&server, QUESTION).last().unwrap()
+        });
+        assert_eq!(last, [2, 1, 2, 1]);
+        assert!(server.has_acted(Answers::Flapping));
     }
 }

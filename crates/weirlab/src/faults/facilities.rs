@@ -2,14 +2,15 @@
 //! cut. Each is made for one run and removed after it.
 use super::FaultError;
 use super::act::DiskAct;
-use super::read_only::ReadOnly;
+use super::read_only::{ReadOnly, list};
 use super::scenario::Scenario;
 use super::store::run;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 const DISK_BYTES: &str = "16m";
 /// The library that lies about the time. Debian's `libfaketime` would do, but a program whose allocator is jemalloc hangs with it:
@@ -22,6 +23,10 @@ const SLOW_SYNC_MICROS: u32 = 1_000_000;
 pub(super) struct Disk {
     pub(super) folder: PathBuf,
     read_only: Option<ReadOnly>,
+    /// Since when nothing is left of it.
+    filled: Option<SystemTime>,
+    /// Whether the gateway wrote to a file on it then, or tried to.
+    was_written_when_full: bool,
 }
 
 impl Disk {
@@ -30,30 +35,61 @@ impl Disk {
         fs::create_dir_all(&folder).map_err(|error| FaultError::system("a folder cannot be made", error))?;
         let size = format!("size={DISK_BYTES}");
         run(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "weirlab"]).arg(&folder))?;
-        Ok(Self { folder, read_only: None })
+        Ok(Self { folder, read_only: None, filled: None, was_written_when_full: false })
     }
 
     /// Does something to it. What can be changed on it concerns these processes.
     pub(super) fn act(&mut self, act: DiskAct, processes: &BTreeSet<u32>) -> Result<(), FaultError> {
-        let filler = self.folder.join("filler");
         match act {
-            DiskAct::Fill => {
-                let full = |error| FaultError::system("the disk cannot be filled", error);
-                let mut file = File::create(filler).map_err(full)?;
-                // The error that ends it is that nothing is left.
-                while file.write_all(&[0; 4096]).is_ok() {}
-                Ok(())
-            }
+            DiskAct::Fill => self.fill(),
             DiskAct::Forbid => {
                 self.read_only = Some(ReadOnly::start(&self.folder, processes)?);
                 Ok(())
             }
             DiskAct::Allow => self.read_only.take().map_or(Ok(()), ReadOnly::end),
-            DiskAct::Free => {
-                fs::remove_file(filler).map_err(|error| FaultError::system("the disk cannot be freed", error))
-            }
+            DiskAct::Free => self.free(),
         }
     }
+
+    fn filler(&self) -> PathBuf {
+        self.folder.join("filler")
+    }
+
+    fn fill(&mut self) -> Result<(), FaultError> {
+        let failed = |error| FaultError::system("the disk cannot be filled", error);
+        let mut file = File::create(self.filler()).map_err(failed)?;
+        loop {
+            match file.write_all(&[0; 4096]) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::StorageFull => break,
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        self.filled = Some(SystemTime::now());
+        Ok(())
+    }
+
+    fn free(&mut self) -> Result<(), FaultError> {
+        let failed = |error| FaultError::system("the disk cannot be freed", error);
+        if let Some(filled) = self.filled.take() {
+            let mut files = Vec::new();
+            list(&self.folder, &mut files).map_err(failed)?;
+            // A write changes the time of a file before it finds that nothing is left.
+            self.was_written_when_full |= files.iter().any(|file| is_newer(file, filled));
+        }
+        fs::remove_file(self.filler()).map_err(failed)
+    }
+
+    /// Whether the gateway wrote to it, or tried to, when nothing was left of it.
+    #[must_use]
+    pub(super) fn was_written_when_full(&self) -> bool {
+        self.was_written_when_full
+    }
+}
+
+/// Whether a file was changed after this moment, or a write to it was refused.
+fn is_newer(file: &Path, moment: SystemTime) -> bool {
+    fs::metadata(file).and_then(|metadata| metadata.modified()).is_ok_and(|modified| modified > moment)
 }
 
 impl Drop for Disk {
@@ -141,12 +177,43 @@ fn ip(arguments: &str) -> Result<(), FaultError> {
     run(Command::new("ip").args(arguments.split(' ')))
 }
 
-/// What a command is wrapped in so that each wait for the disk takes a second.
-pub(super) fn slow_sync() -> Vec<String> {
-    let inject = format!("inject=fsync,fdatasync:delay_enter={SLOW_SYNC_MICROS}");
-    let words =
-        ["strace", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e"];
-    words.into_iter().map(str::to_owned).chain([inject]).collect()
+/// A disk for which each wait takes a second.
+pub(super) struct SlowSync {
+    /// Where `strace` notes each wait.
+    notes: PathBuf,
+    /// How many waits there were before the load.
+    before: usize,
+}
+
+impl SlowSync {
+    pub(super) fn new(folder: &Path) -> Self {
+        Self { notes: folder.join("delayed"), before: 0 }
+    }
+
+    /// What a command is wrapped in so that each of its waits takes a second.
+    pub(super) fn wrap(&self) -> Vec<String> {
+        let inject = format!("inject=fsync,fdatasync:delay_enter={SLOW_SYNC_MICROS}");
+        let notes = self.notes.display().to_string();
+        // Appends, because a gateway that is started anew goes on with the notes.
+        let words =
+            ["strace", "-f", "-qq", "--seccomp-bpf", "-A", "-o", &notes, "-e", "trace=fsync,fdatasync", "-e"];
+        words.into_iter().map(str::to_owned).chain([inject]).collect()
+    }
+
+    /// The load begins.
+    pub(super) fn begin(&mut self) {
+        self.before = self.waits();
+    }
+
+    /// Whether there was a wait since the load began.
+    #[must_use]
+    pub(super) fn has_acted(&self) -> bool {
+        self.waits() > self.before
+    }
+
+    fn waits(&self) -> usize {
+        fs::read_to_string(&self.notes).map_or(0, |notes| notes.matches("(DELAYED)").count())
+    }
 }
 
 /// Why this machine cannot run a scenario, if so.
@@ -155,4 +222,37 @@ pub(super) fn unable(scenario: &Scenario) -> Option<&'static str> {
     let is_root = rustix::process::geteuid().is_root();
     ((needs("disk") || needs("network")) && !is_root)
         .then_some("needs root, for a disk or a network of its own")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_shows_nothing_if_no_file_was_written_to_while_it_was_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("log");
+        fs::write(&file, "a line").unwrap();
+        let written = fs::metadata(&file).unwrap().modified().unwrap();
+        let second = std::time::Duration::from_secs(1);
+        assert!(is_newer(&file, written - second) && !is_newer(&file, written));
+        assert!(!is_newer(&folder.path().join("none"), written - second));
+    }
+
+    #[test]
+    fn only_waits_during_the_load_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut disk = SlowSync::new(folder.path());
+        assert!(!disk.has_acted());
+        let notes = folder.path().join("delayed");
+        let start = "7 fsync(5) = 0 (DELAYED)\n";
+        fs::write(&notes, start).unwrap();
+        disk.begin();
+        assert!(!disk.has_acted());
+        fs::write(&notes, format!("{start}7 fdatasync(5 <unfinished ...>\n")).unwrap();
+        assert!(!disk.has_acted());
+        fs::write(&notes, format!("{start}{start}")).unwrap();
+        assert!(disk.has_acted());
+        assert!(disk.wrap().contains(&notes.display().to_string()));
+    }
 }

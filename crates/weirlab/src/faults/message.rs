@@ -165,7 +165,8 @@ impl Inbox {
     }
 }
 
-fn is_timeout(error: &io::Error) -> bool {
+/// Whether nothing has come, while more may.
+pub(super) fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 

@@ -9,10 +9,13 @@
 mod act;
 mod behaviour;
 mod certificates;
+mod channel;
 mod client;
+mod descriptors;
 mod dns;
 mod error;
 mod exchange;
+mod excuses;
 mod facilities;
 mod gateway;
 mod journal;

@@ -1,7 +1,7 @@
 //! What came of a scenario before a gateway: counts, and whether they are what was promised.
 use super::client::{Ending, Record};
+use super::excuses::Excuses;
 use super::journal::Journal;
-use super::scenario::AllowedLosses;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -39,6 +39,8 @@ pub struct Outcome {
     pub writes: Option<Writes>,
     /// Whether requests were counted again in the server of counters once the fault was over, where there is one.
     pub counted: Option<bool>,
+    /// Faults of the scenario that nothing has met, each as a sentence: the run shows nothing about them.
+    pub inactive: Vec<String>,
 }
 
 /// Writes of a run.
@@ -61,7 +63,7 @@ impl Outcome {
         names: (&str, &str),
         records: &[Record],
         journal: &Journal,
-        lost: AllowedLosses,
+        excuses: &Excuses,
         recovered: bool,
     ) -> Self {
         let count =
@@ -86,7 +88,7 @@ impl Outcome {
             right: right - unseen,
             wrong: wrong + unseen + journal.bad().len(),
             lost: records.len() - right - wrong,
-            unexcused: unexcused(records, journal, lost),
+            unexcused: excuses.unexcused(records, journal),
             duplicated: journal.duplicated(),
             repeated: journal.repeated(),
             hung: count(|ending| *ending == Ending::Hung),
@@ -100,10 +102,11 @@ impl Outcome {
             recovered,
             writes: None,
             counted: None,
+            inactive: Vec::new(),
         }
     }
 
-    /// Whether every promise was kept.
+    /// Whether every promise was kept, and put to the test.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.wrong == 0
@@ -113,6 +116,7 @@ impl Outcome {
             && self.recovered
             && self.writes.is_none_or(|writes| writes.lost == 0 && writes.afterwards > 0)
             && self.counted != Some(false)
+            && self.inactive.is_empty()
     }
 }
 
@@ -127,82 +131,15 @@ fn described(record: &Record) -> String {
     }
 }
 
-fn is_lost(record: &Record) -> bool {
-    !matches!(record.ending, Ending::Right | Ending::Wrong(_))
-}
-
-/// The requests that were lost although the scenario gives no reason for it.
-fn unexcused(records: &[Record], journal: &Journal, allowed: AllowedLosses) -> usize {
-    let lost = || records.iter().filter(|record| is_lost(record));
-    // A server may have acted on a POST that it has read, so that only a client may send it again. But what a server has
-    // answered, and no fault has hit, is lost by the gateway.
-    let is_excused = |r: &&Record| {
-        let was_hit = journal.was_hit(r.id);
-        r.post && journal.has_seen(r.id) && (was_hit || !journal.was_done_by(r.id, r.ended))
-    };
-    match allowed {
-        AllowedLosses::Any => 0,
-        AllowedLosses::None => lost().count(),
-        AllowedLosses::Hit => lost().filter(|r| !journal.was_hit(r.id) && !is_excused(r)).count(),
-        AllowedLosses::Unsafe => {
-            let is_unread = |r: &&Record| r.post && !journal.has_seen(r.id);
-            let unread = lost().filter(is_unread).count();
-            let others = lost().filter(|r| !is_unread(r) && !is_excused(r)).count();
-            others + unread.saturating_sub(journal.anonymous_hits())
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::excuses::tests::{excuses, journal, record};
+    use super::super::scenario::AllowedLosses;
     use super::*;
-    use std::time::Instant;
-
-    fn record(id: &str, post: bool, ending: Ending) -> Record {
-        let wait = Duration::from_millis(3);
-        Record { id: id.parse().unwrap(), post, ending, wait, ended: Instant::now() }
-    }
-
-    fn journal(lines: &[&str]) -> Journal {
-        let mut journal = Journal::default();
-        lines.iter().for_each(|line| journal.note(line));
-        journal
-    }
 
     fn outcome(records: &[Record], lines: &[&str], lost: AllowedLosses) -> Outcome {
-        Outcome::of(("scenario", "gateway"), records, &journal(lines), lost, true)
-    }
-
-    #[test]
-    fn a_lost_post_is_excused_only_if_it_may_have_been_read() {
-        let records = [
-            record("1-1", true, Ending::Status(502)),
-            record("1-2", true, Ending::Status(502)),
-            record("1-3", false, Ending::Right),
-        ];
-        let lines = ["seen POST 1-1", "seen GET 1-3"];
-        assert_eq!(outcome(&records, &lines, AllowedLosses::Unsafe).unexcused, 1);
-        assert_eq!(outcome(&records, &lines, AllowedLosses::None).unexcused, 2);
-        assert_eq!(outcome(&records, &lines, AllowedLosses::Any).unexcused, 0);
-        let reset = ["seen POST 1-1", "seen GET 1-3", "hit -"];
-        assert!(outcome(&records, &reset, AllowedLosses::Unsafe).holds());
-    }
-
-    #[test]
-    fn a_post_that_was_answered_whole_before_it_was_lost_is_not_excused() {
-        let done = journal(&["seen POST 1-1", "done 1-1", "seen POST 1-2"]);
-        // The answer to the second comes once the client has given it up.
-        let records = ["1-1", "1-2"].map(|id| record(id, true, Ending::Broken("closed".to_owned())));
-        let mut late = done.clone();
-        late.note("done 1-2");
-        for allowed in [AllowedLosses::Unsafe, AllowedLosses::Hit] {
-            for journal in [&done, &late] {
-                assert_eq!(unexcused(&records, journal, allowed), 1, "{allowed:?}");
-            }
-            let mut hit = late.clone();
-            hit.note("hit 1-1");
-            assert_eq!(unexcused(&records, &hit, allowed), 0, "{allowed:?}");
-        }
+        let excuses = excuses(lost, records, &[]);
+        Outcome::of(("scenario", "gateway"), records, &journal(lines), &excuses, true)
     }
 
     #[test]
@@ -219,8 +156,20 @@ mod tests {
         assert!(!outcome(&right, &["seen POST 1-1", "seen POST 1-1"], AllowedLosses::Any).holds());
         assert!(!outcome(&right, &["seen POST 1-1", "bad bytes"], AllowedLosses::Any).holds());
         assert!(!outcome(&[record("1-1", false, Ending::Hung)], &[], AllowedLosses::Any).holds());
-        let never = Outcome::of(("s", "g"), &right, &journal(&["seen POST 1-1"]), AllowedLosses::Any, false);
+        let excuses = excuses(AllowedLosses::Any, &right, &[]);
+        let never = Outcome::of(("s", "g"), &right, &journal(&["seen POST 1-1"]), &excuses, false);
         assert!(!never.holds());
+    }
+
+    #[test]
+    fn a_fault_that_nothing_has_met_shows_nothing() {
+        let right = [record("1-1", false, Ending::Right)];
+        let outcome = outcome(&right, &["seen GET 1-1"], AllowedLosses::None);
+        assert!(outcome.holds());
+        let idle = Outcome { inactive: vec!["nothing came".to_owned()], ..outcome };
+        assert!(!idle.holds());
+        let table = super::super::markdown(&[idle]);
+        assert!(table.contains("not run: nothing came") && !table.contains("holds"), "{table}");
     }
 
     #[test]

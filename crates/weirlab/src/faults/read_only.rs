@@ -78,7 +78,8 @@ impl Drop for ReadOnly {
     }
 }
 
-fn list(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+/// The files below a folder.
+pub(super) fn list(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {

@@ -13,9 +13,26 @@ const LATE: Duration = Duration::from_millis(300);
 pub(super) struct Relay {
     /// Where it listens.
     pub(super) address: SocketAddr,
-    is_slow: Arc<AtomicBool>,
+    delay: Arc<Delay>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// Whether answers are held back, and whether one ever was.
+#[derive(Default)]
+struct Delay {
+    is_slow: AtomicBool,
+    has_acted: AtomicBool,
+}
+
+impl Delay {
+    /// Holds back a piece of an answer, if that is to come late.
+    fn wait(&self) {
+        if self.is_slow.load(Ordering::Acquire) {
+            thread::sleep(LATE);
+            self.has_acted.store(true, Ordering::Release);
+        }
+    }
 }
 
 impl Relay {
@@ -26,15 +43,21 @@ impl Relay {
     pub(super) fn start(server: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
-        let (is_slow, stop) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
-        let shared = (Arc::clone(&is_slow), Arc::clone(&stop));
+        let (delay, stop) = (Arc::<Delay>::default(), Arc::<AtomicBool>::default());
+        let shared = (Arc::clone(&delay), Arc::clone(&stop));
         let thread = Some(thread::spawn(move || accept(&listener, server, &shared.0, &shared.1)));
-        Ok(Self { address, is_slow, stop, thread })
+        Ok(Self { address, delay, stop, thread })
     }
 
     /// From now on each piece of an answer comes late, or again at once.
     pub(super) fn slow(&self, is_slow: bool) {
-        self.is_slow.store(is_slow, Ordering::Release);
+        self.delay.is_slow.store(is_slow, Ordering::Release);
+    }
+
+    /// Whether a piece of an answer came late.
+    #[must_use]
+    pub(super) fn has_acted(&self) -> bool {
+        self.delay.has_acted.load(Ordering::Acquire)
     }
 }
 
@@ -50,7 +73,7 @@ impl Drop for Relay {
     }
 }
 
-fn accept(listener: &TcpListener, server: SocketAddr, is_slow: &Arc<AtomicBool>, stop: &AtomicBool) {
+fn accept(listener: &TcpListener, server: SocketAddr, delay: &Arc<Delay>, stop: &AtomicBool) {
     for client in listener.incoming().map_while(Result::ok) {
         if stop.load(Ordering::Acquire) {
             return;
@@ -58,24 +81,18 @@ fn accept(listener: &TcpListener, server: SocketAddr, is_slow: &Arc<AtomicBool>,
         // Without the server, the client sees its connection end.
         if let Ok(server) = TcpStream::connect(server) {
             // A connection that cannot be relayed ends.
-            let _ = relay(client, server, is_slow);
+            let _ = relay(client, server, delay);
         }
     }
 }
 
-fn relay(client: TcpStream, server: TcpStream, is_slow: &Arc<AtomicBool>) -> io::Result<()> {
+fn relay(client: TcpStream, server: TcpStream, delay: &Arc<Delay>) -> io::Result<()> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (from_client, to_server) = (client.try_clone()?, server.try_clone()?);
-    let is_slow = Arc::clone(is_slow);
+    let delay = Arc::clone(delay);
     thread::spawn(move || pass(from_client, to_server, || {}));
-    thread::spawn(move || {
-        pass(server, client, || {
-            if is_slow.load(Ordering::Acquire) {
-                thread::sleep(LATE);
-            }
-        });
-    });
+    thread::spawn(move || pass(server, client, || delay.wait()));
     Ok(())
 }
 
@@ -103,6 +120,7 @@ mod tests {
         let relay = Relay::start(server.local_addr().unwrap()).unwrap();
         let mut client = TcpStream::connect(relay.address).unwrap();
         let (mut peer, _) = server.accept().unwrap();
+        let mut has_acted = false;
         for is_slow in [false, true, false] {
             relay.slow(is_slow);
             client.write_all(b"ask").unwrap();
@@ -111,6 +129,8 @@ mod tests {
             peer.write_all(b"answer").unwrap();
             client.read_exact(&mut answer).unwrap();
             assert_eq!((&asked, &answer), (b"ask", b"answer"));
+            has_acted |= is_slow;
+            assert_eq!(relay.has_acted(), has_acted);
         }
         drop(peer);
         assert_eq!(client.read(&mut [0]).unwrap(), 0, "the end passes, too");

@@ -1,10 +1,12 @@
 //! One scenario before one gateway.
 use super::FaultError;
 use super::act::Act;
-use super::client::{Client, Clients, Ending};
+use super::client::{Client, Clients, Ending, Record};
+use super::exchange::FIRST_PROBE;
+use super::excuses::Excuses;
 use super::gateway::Gateway;
 use super::outcome::{Outcome, Writes};
-use super::scenario::{AllowedLosses, During, Scenario, When};
+use super::scenario::{AllowedLosses, During, Scenario, Step, When};
 use super::world::World;
 use super::writes::Writer;
 use std::path::{Path, PathBuf};
@@ -16,8 +18,6 @@ use time::OffsetDateTime;
 const LOOK: Duration = Duration::from_millis(1);
 /// How many requests in a row must be right before a gateway has recovered.
 const RECOVERED: usize = 20;
-/// Where ids of the requests begin that show the recovery, beyond those of all clients.
-const PROBE: u32 = 1_000_000;
 /// By how much a gateway's Date may differ from the clock that it was given: it is made once a second.
 const DATE_TOLERANCE_SECS: u64 = 5;
 /// How long a gateway may go on with the time from before its clock was moved.
@@ -45,34 +45,68 @@ pub fn run(
     folder: &Path,
 ) -> Result<Outcome, FaultError> {
     let mut world = World::start(scenario, gateway, options, folder)?;
-    let address = world.address()?;
-    // A gateway that does not work before anything is broken says nothing about the fault.
-    let mut first = Client::new(address, PROBE, scenario.load.clone(), options.patience);
-    if !settle(&mut first, options.patience) {
-        return Err(with_log(FaultError::lost("the gateway, before anything was broken,"), &world));
-    }
-    let writer = world.writer(scenario, options);
-    let clients = Clients::start(address, &scenario.load, options.patience);
     let steps = scenario.steps_during(options.during);
-    let stepped = steps.iter().try_for_each(|step| {
-        wait(step.when, &clients, options.patience)?;
-        world.act(&step.act)?;
-        match step.act {
-            Act::Clock(seconds) => sees_clock(&mut first, seconds, options.patience),
-            _ => Ok(()),
-        }
-    });
-    writer.iter().for_each(Writer::steps_are_over);
-    let records = clients.join();
-    stepped.map_err(|error| with_log(error, &world))?;
-    let records = records?;
-    let probe = Client::new(address, PROBE + 1, scenario.load.clone(), options.patience);
+    let under_load = load(&mut world, scenario, &steps, options).map_err(|error| with_log(error, &world))?;
+    let UnderLoad { records, began, writer } = under_load;
+    let inactive = world.inactive(&steps);
+    let probe = Client::new(world.address()?, FIRST_PROBE + 1, scenario.load.clone(), options.patience);
     let after = look_back(&mut world, probe, writer, options.patience);
     let Aftermath { recovered, counted, writes } = after.map_err(|error| with_log(error, &world))?;
     let journal = world.end();
     let lost = if options.during == Some(During::Kill) { AllowedLosses::Any } else { scenario.lost };
-    let outcome = Outcome::of((&scenario.name, gateway.name()), &records, &journal, lost, recovered);
-    Ok(Outcome { writes, counted, ..outcome })
+    let excuses = Excuses::of(lost, &steps, began);
+    let outcome = Outcome::of((&scenario.name, gateway.name()), &records, &journal, &excuses, recovered);
+    Ok(Outcome { writes, counted, inactive, ..outcome })
+}
+
+/// What came of the requests while steps were made.
+struct UnderLoad {
+    records: Vec<Record>,
+    /// When the first step began, if there was one.
+    began: Option<Instant>,
+    writer: Option<Writer>,
+}
+
+/// Makes the steps under a load.
+fn load(
+    world: &mut World,
+    scenario: &Scenario,
+    steps: &[Step],
+    options: &Options,
+) -> Result<UnderLoad, FaultError> {
+    let address = world.address()?;
+    // A gateway that does not work before anything is broken says nothing about the fault.
+    let mut first = Client::new(address, FIRST_PROBE, scenario.load.clone(), options.patience);
+    if !settle(&mut first, options.patience) {
+        return Err(FaultError::lost("the gateway, before anything was broken,"));
+    }
+    world.begin();
+    let writer = world.writer(scenario, options);
+    let clients = Clients::start(address, &scenario.load, options.patience);
+    let began = make(steps, world, &clients, &mut first, options.patience);
+    writer.iter().for_each(Writer::steps_are_over);
+    let records = clients.join();
+    Ok(UnderLoad { began: began?, records: records?, writer })
+}
+
+/// Makes the steps. When the first of them began, if there is one.
+fn make(
+    steps: &[Step],
+    world: &mut World,
+    clients: &Clients,
+    first: &mut Client,
+    patience: Duration,
+) -> Result<Option<Instant>, FaultError> {
+    let mut began = None;
+    for step in steps {
+        wait(step.when, clients, patience)?;
+        began.get_or_insert_with(Instant::now);
+        world.act(&step.act)?;
+        if let Act::Clock(seconds) = step.act {
+            sees_clock(first, seconds, patience)?;
+        }
+    }
+    Ok(began)
 }
 
 /// What a gateway does once the fault is over.

@@ -19,6 +19,8 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server, whether or not its process runs at the moment.
 pub(super) struct ServerProcess {
+    /// Its number, by which the journal knows it.
+    number: usize,
     weirlab: PathBuf,
     /// The network namespace that it runs in, if not that of the run.
     namespace: Option<String>,
@@ -37,6 +39,7 @@ struct Process {
 
 impl ServerProcess {
     pub(super) fn start(
+        number: usize,
         weirlab: &Path,
         namespace: Option<String>,
         plan: Plan,
@@ -44,7 +47,7 @@ impl ServerProcess {
     ) -> Result<Self, FaultError> {
         let (weirlab, journal) = (weirlab.to_owned(), Arc::clone(journal));
         let is_cut_off = Arc::default();
-        let mut server = Self { weirlab, namespace, plan, journal, is_cut_off, process: None };
+        let mut server = Self { number, weirlab, namespace, plan, journal, is_cut_off, process: None };
         server.spawn()?;
         Ok(server)
     }
@@ -58,8 +61,14 @@ impl ServerProcess {
             .map_err(|error| FaultError::system("an upstream server cannot be started", error))?;
         let output = child.stdout.take().ok_or_else(|| FaultError::lost("an upstream server"))?;
         let (sender, replies) = channel();
-        let (journal, is_cut_off) = (Arc::clone(&self.journal), Arc::clone(&self.is_cut_off));
-        let reader = thread::spawn(move || read(BufReader::new(output), &journal, &is_cut_off, &sender));
+        let (number, journal) = (self.number, Arc::clone(&self.journal));
+        let is_cut_off = Arc::clone(&self.is_cut_off);
+        let note = move |line: &str| {
+            if !(line.starts_with("done ") && is_cut_off.load(Ordering::Acquire)) {
+                journal.lock().unwrap_or_else(PoisonError::into_inner).note(number, line);
+            }
+        };
+        let reader = thread::spawn(move || read(BufReader::new(output), note, &sender));
         let process = Process { child, replies, reader };
         process.wait_for_reply()?;
         self.process = Some(process);
@@ -145,13 +154,13 @@ pub(super) fn send(process: u32, signal: Signal) -> Result<(), FaultError> {
     kill_process(pid, signal).map_err(|error| FaultError::system("a signal cannot be sent", error.into()))
 }
 
-fn read(output: impl BufRead, journal: &Mutex<Journal>, is_cut_off: &AtomicBool, replies: &Sender<()>) {
+fn read(output: impl BufRead, note: impl Fn(&str), replies: &Sender<()>) {
     for line in output.lines().map_while(Result::ok) {
         if line == "ready" || line.starts_with("behaves ") {
             // The run may have given up.
             let _ = replies.send(());
-        } else if !(line.starts_with("done ") && is_cut_off.load(Ordering::Acquire)) {
-            journal.lock().unwrap_or_else(PoisonError::into_inner).note(&line);
+        } else {
+            note(&line);
         }
     }
 }

@@ -85,6 +85,12 @@ impl Stores {
         self.counters().map_or(Ok(()), forgets)
     }
 
+    /// Whether an answer came late.
+    #[must_use]
+    pub(super) fn was_slow(&self) -> bool {
+        self.relay.as_ref().is_some_and(Relay::has_acted)
+    }
+
     pub(super) fn act(&mut self, act: StoreAct) -> Result<(), FaultError> {
         match act {
             StoreAct::Process(act) => self.main.act(act),

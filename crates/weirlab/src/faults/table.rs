@@ -73,6 +73,7 @@ fn verdict(outcome: &Outcome) -> String {
         return "holds".to_owned();
     }
     let (writes, counted) = (outcome.writes, outcome.counted);
+    let idle = outcome.inactive.iter().map(|why| format!("not run: {why}"));
     let broken = [
         (outcome.wrong > 0, "wrong answers"),
         (outcome.duplicated > 0, "duplicates"),
@@ -83,5 +84,6 @@ fn verdict(outcome: &Outcome) -> String {
         (counted == Some(false), "no counts afterwards"),
         (!outcome.recovered, "no recovery"),
     ];
-    broken.iter().filter(|(is, _)| *is).map(|(_, what)| *what).collect::<Vec<_>>().join(", ")
+    let broken = broken.iter().filter(|(is, _)| *is).map(|(_, what)| (*what).to_owned());
+    idle.chain(broken).collect::<Vec<_>>().join(", ")
 }

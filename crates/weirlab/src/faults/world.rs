@@ -1,13 +1,15 @@
 //! What a scenario runs in: upstream servers, a name server, and the gateway; and what steps do to them.
 use super::FaultError;
-use super::act::{Act, ProcessAct};
+use super::act::{Act, DiskAct, ProcessAct, StoreAct};
+use super::behaviour::Behaviour;
 use super::certificates;
-use super::dns::NameServer;
-use super::facilities::{self, Clock, Disk, Network};
+use super::descriptors;
+use super::dns::{Answers, NameServer};
+use super::facilities::{self, Clock, Disk, Network, SlowSync};
 use super::gateway::{Gateway, Surroundings};
 use super::journal::Journal;
 use super::run::Options;
-use super::scenario::Scenario;
+use super::scenario::{Scenario, Step};
 use super::server::Plan;
 use super::server_process::{ServerProcess, send};
 use super::stores::Stores;
@@ -16,12 +18,13 @@ use crate::driver::process::Process;
 use crate::driver::{Driver, Running};
 use crate::observe::procfs;
 use crate::target::{Launch, free_addresses};
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, prlimit};
+use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use time::OffsetDateTime;
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Where a name leads by turns when it flaps.
@@ -37,6 +40,8 @@ pub(super) struct World {
     facilities: Facilities,
     journal: Arc<Mutex<Journal>>,
     clients: u32,
+    /// Whether a process of the gateway had opened all descriptors that it was left.
+    has_run_out: bool,
 }
 
 /// What some scenarios need.
@@ -45,6 +50,7 @@ struct Facilities {
     disk: Option<Disk>,
     clock: Option<Clock>,
     network: Option<Network>,
+    slow_sync: Option<SlowSync>,
 }
 
 impl Facilities {
@@ -58,6 +64,7 @@ impl Facilities {
             disk: needs("disk").then(|| Disk::mount(folder)).transpose()?,
             clock: needs("clock").then(|| Clock::new(folder)).transpose()?,
             network: needs("network").then(Network::new).transpose()?,
+            slow_sync: needs("slow-sync").then(|| SlowSync::new(folder)),
         })
     }
 }
@@ -79,7 +86,7 @@ impl World {
             first.set_ip(IpAddr::V4(network.inside));
         }
         let tls = scenario.tls.map(|tls| certificates::write(folder, tls, upstreams.len())).transpose()?;
-        let journal = Arc::new(Mutex::new(Journal::default()));
+        let journal = Arc::new(Mutex::new(Journal::new(tls.as_ref().and_then(|tls| tls.expires))));
         let servers = upstreams.iter().enumerate().map(|(number, address)| {
             let plan = Plan {
                 listen: listen(scenario, *address),
@@ -88,7 +95,7 @@ impl World {
             };
             let network = facilities.network.as_ref().filter(|_| number == 0);
             let namespace = network.map(|network| network.namespace.clone());
-            ServerProcess::start(&options.weirlab, namespace, plan, &journal)
+            ServerProcess::start(number, &options.weirlab, namespace, plan, &journal)
         });
         let servers = servers.collect::<Result<Vec<_>, _>>()?;
         let names = scenario.needs.contains("dns").then(NameServer::start).transpose();
@@ -106,7 +113,7 @@ impl World {
             disk: facilities.disk.as_ref().map(|disk| disk.folder.as_path()),
             needs: &scenario.needs,
             environment: clock.map(Clock::environment).unwrap_or_default(),
-            wrap: if scenario.needs.contains("slow-sync") { facilities::slow_sync() } else { Vec::new() },
+            wrap: facilities.slow_sync.as_ref().map(SlowSync::wrap).unwrap_or_default(),
         })?;
         let running = Process.start(&launch, &[])?;
         Ok(Self {
@@ -119,7 +126,59 @@ impl World {
             facilities,
             journal,
             clients: scenario.load.clients,
+            has_run_out: false,
         })
+    }
+
+    /// The load begins.
+    pub(super) fn begin(&mut self) {
+        self.facilities.slow_sync.iter_mut().for_each(SlowSync::begin);
+    }
+
+    /// What nothing has met, of the faults of these steps and of those that are there all the time. To be asked for as soon as the
+    /// load has ended.
+    #[must_use]
+    pub(super) fn inactive(&self, steps: &[Step]) -> Vec<String> {
+        let expiry = self.journal().missed_expiry(OffsetDateTime::now_utc().unix_timestamp());
+        let is_prompt = self.facilities.slow_sync.as_ref().is_some_and(|disk| !disk.has_acted());
+        let waits = is_prompt.then_some("nothing waited for the disk");
+        let of_steps = steps.iter().filter_map(|step| self.why_inactive(&step.act));
+        let mut reasons: Vec<String> =
+            expiry.into_iter().chain(waits).map(str::to_owned).chain(of_steps).collect();
+        reasons.dedup();
+        reasons
+    }
+
+    /// Why a step shows nothing, if so. Those that fail unless they have an effect do not need this.
+    fn why_inactive(&self, act: &Act) -> Option<String> {
+        let (stores, disk) = (self.facilities.stores.as_ref(), self.facilities.disk.as_ref());
+        let (has_acted, why) = match act {
+            Act::Behave(_, Behaviour::Healthy) | Act::Dns(Answers::Right) => return None,
+            Act::Behave(server, behaviour) => (
+                self.journal().has_acted(*server, *behaviour),
+                format!("nothing met `{behaviour}` of upstream server {server}"),
+            ),
+            Act::Dns(answers) => (
+                self.names.as_ref().is_some_and(|names| names.has_acted(*answers)),
+                format!("the name server was not asked while its answers were {answers:?}"),
+            ),
+            Act::Store(StoreAct::Slow(true)) => {
+                (stores.is_some_and(Stores::was_slow), "no answer of the store came late".to_owned())
+            }
+            Act::Disk(DiskAct::Fill) => (
+                disk.is_some_and(Disk::was_written_when_full),
+                "nothing was written to the disk while it was full".to_owned(),
+            ),
+            Act::Descriptors(Some(_)) => {
+                (self.has_run_out, "the gateway did not open all descriptors that it was left".to_owned())
+            }
+            _ => return None,
+        };
+        (!has_acted).then_some(why)
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Somebody who writes to the Admin API meanwhile, if the scenario asks for one.
@@ -205,8 +264,7 @@ impl World {
 
     /// What was sent and not yet read by a server that is gone: no gateway can know how much of it was.
     fn excuse_what_is_under_way(&self) {
-        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
-        (0..self.clients).for_each(|_| journal.note("hit -"));
+        self.journal().excuse_unread(self.clients as usize);
     }
 
     fn act_on_gateway(&mut self, act: ProcessAct) -> Result<(), FaultError> {
@@ -238,24 +296,23 @@ impl World {
         Ok(procfs::with_descendants(BTreeSet::from([root]), &procfs::processes()))
     }
 
-    /// Of the descriptors that are open so far, `limit` more may be.
-    fn limit_descriptors(&mut self, limit: Option<u64>) -> Result<(), FaultError> {
-        let ours = getrlimit(Resource::Nofile);
-        for process in self.processes()? {
-            let open = fs::read_dir(format!("/proc/{process}/fd")).map_or(0, Iterator::count) as u64;
-            let current = limit.map_or(ours.current, |limit| Some(open + limit));
-            let pid = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw);
-            prlimit(pid, Resource::Nofile, Rlimit { current, maximum: ours.maximum })
-                .map_err(|error| FaultError::system("a limit cannot be set", error.into()))?;
+    /// Beyond the descriptors that stay open, so many may be open.
+    fn limit_descriptors(&mut self, more: Option<u64>) -> Result<(), FaultError> {
+        let processes = self.processes()?;
+        match more {
+            None => descriptors::restore(&processes),
+            Some(more) => {
+                self.has_run_out |= descriptors::exhaust(&processes, more)?;
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     /// Ends everything and returns what upstream servers have seen.
     pub(super) fn end(mut self) -> Journal {
         self.gateway = None;
         self.servers.iter_mut().for_each(ServerProcess::end);
-        std::mem::take(&mut *self.journal.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.journal())
     }
 
     /// What the gateway has said so far.
