@@ -65,13 +65,19 @@ fn it_hears_of_start_reload_and_stop() {
     assert_eq!(gateway.exit().code(), Some(0));
 }
 
+/// A manager that wants to hear of progress so often, and its node.
+fn watched(microseconds: &str) -> (Manager, Gateway) {
+    let manager = Manager::start();
+    let gateway = Gateway::builder("_format_version: \"3.0\"\n")
+        .env("NOTIFY_SOCKET", &manager.address())
+        .env("WATCHDOG_USEC", microseconds)
+        .start();
+    (manager, gateway)
+}
+
 #[test]
 fn it_hears_that_workers_make_progress() {
-    let manager = Manager::start();
-    let _gateway = Gateway::builder("_format_version: \"3.0\"\n")
-        .env("NOTIFY_SOCKET", &manager.address())
-        .env("WATCHDOG_USEC", "400000")
-        .start();
+    let (manager, _gateway) = watched("400000");
     for _ in 0..3 {
         while manager.next() != "WATCHDOG=1" {}
     }
@@ -80,11 +86,7 @@ fn it_hears_that_workers_make_progress() {
 /// Workers show that they make progress once a second, however often it wants to hear of it.
 #[test]
 fn idle_workers_are_not_stuck_to_an_impatient_one() {
-    let manager = Manager::start();
-    let gateway = Gateway::builder("_format_version: \"3.0\"\n")
-        .env("NOTIFY_SOCKET", &manager.address())
-        .env("WATCHDOG_USEC", "100000")
-        .start();
+    let (manager, gateway) = watched("100000");
     for _ in 0..40 {
         while manager.next() != "WATCHDOG=1" {}
     }

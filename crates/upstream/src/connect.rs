@@ -20,6 +20,11 @@ use weir_net::resolve::{Addresses, ResolveError, Resolver};
 use weir_net::socket::Socket;
 use weir_net::tls::HTTP1;
 
+/// How long a connection waits for what this process is short of. `connect_timeout` may end it earlier.
+const SHORTAGE_WAIT: Duration = Duration::from_secs(1);
+/// The longest time between two tries meanwhile; short, so that those who have waited for longer are not behind all others.
+const MAX_SHORTAGE_PAUSE: Duration = Duration::from_millis(16);
+
 /// The state of a connection that is being opened.
 pub struct ConnectAttempt {
     /// Which of a name's addresses is tried first.
@@ -145,6 +150,28 @@ pub async fn secure(
     connected.map(|tls| Io::TlsClient(Box::new(tls))).map_err(UpstreamError::Connect)
 }
 
+/// Connects to an address. Where this process is short of what that takes, such as a descriptor, it is waited for, because other
+/// connections give theirs back all the time.
+async fn connect_when_possible<S>(
+    attempt: &ConnectAttempt,
+    address: SocketAddr,
+    connect: &impl AsyncFn(SocketAddr) -> io::Result<S>,
+) -> io::Result<S> {
+    let (begun, mut pause) = (Instant::now(), Duration::from_millis(1));
+    loop {
+        attempt.set(Some(address));
+        let connected = connect(address).await;
+        let is_short = connected.as_ref().is_err_and(connect::is_shortage);
+        if !is_short || begun.elapsed() >= SHORTAGE_WAIT {
+            return connected;
+        }
+        // A timeout meanwhile says nothing of the target.
+        attempt.set(None);
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(MAX_SHORTAGE_PAUSE);
+    }
+}
+
 /// Tries the endpoint's healthy addresses in turn; the first that answers wins.
 async fn open_first<S>(
     resolver: &Resolver,
@@ -153,8 +180,7 @@ async fn open_first<S>(
     connect: impl AsyncFn(SocketAddr) -> io::Result<S>,
 ) -> Result<S, UpstreamError> {
     let open = async |address| {
-        attempt.set(Some(address));
-        let connected = connect(address).await;
+        let connected = connect_when_possible(attempt, address, &connect).await;
         if connected.as_ref().is_err_and(|error| !connect::is_shortage(error)) {
             endpoint.record_outcome(Some(address), Outcome::TcpFailure);
         }

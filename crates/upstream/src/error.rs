@@ -3,6 +3,7 @@
 use h2::Reason;
 use std::{fmt, io};
 use weir_http1::ParseError;
+use weir_net::connect::is_shortage;
 use weir_net::resolve::ResolveError;
 use weir_net::tls::{FaultKind, HandshakeFault};
 
@@ -75,8 +76,14 @@ impl fmt::Display for UpstreamError {
 
 impl std::error::Error for UpstreamError {}
 
-/// Writes an error, and how to fix it if it is one of TLS.
+/// Writes an error, and how to fix it if it is one of TLS or a shortage of this process.
 fn explain(error: &io::Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if is_shortage(error) {
+        return write!(
+            f,
+            "{error}: this node lacks it, not the upstream: raise worker_rlimit_nofile, or give the machine more memory"
+        );
+    }
     let Some(fault) = HandshakeFault::of(error) else { return write!(f, "{error}") };
     write!(f, "{fault}: {}", fix(&fault))
 }

@@ -63,9 +63,6 @@ impl Excuses {
                         || self.may_be_done(record, journal)
                         || self.may_have_vanished(record, journal)
                 }
-                AllowedLosses::Unsent => {
-                    matches!(record.ending, Ending::Status(_)) && !journal.has_seen(record.id)
-                }
             }
     }
 
@@ -209,13 +206,5 @@ pub(super) mod tests {
         }
         let early = Excuses::of(AllowedLosses::Unsafe, &[], None);
         assert_eq!(early.unexcused(&records, &journal(&["hit -"])), 1, "nor by a connection that was hit");
-    }
-
-    #[test]
-    fn a_request_that_could_not_be_sent_is_refused_and_no_server_has_read_it() {
-        let broken = record("1-3", false, Ending::Broken("closed".to_owned()));
-        let records = [refused("1-1"), record("1-2", false, Ending::Status(503)), broken];
-        assert_eq!(unexcused(AllowedLosses::Unsent, &records, &[], &[]), 1);
-        assert_eq!(unexcused(AllowedLosses::Unsent, &records, &["seen GET 1-2", "seen POST 1-1"], &[]), 3);
     }
 }

@@ -149,8 +149,6 @@ pub enum AllowedLosses {
     Unsafe,
     /// Those that the fault hit.
     Hit,
-    /// Those that the gateway refuses and no upstream server has read, because it cannot ask one.
-    Unsent,
     /// Any, because no healthy target exists meanwhile.
     Any,
 }
