@@ -1,7 +1,8 @@
 //! Calls of gRPC with deadlines, over HTTP/2 on both sides: the client, and the servers.
 
+use super::body::body_of;
 use super::history::{Attempt, History};
-use super::plan::Mode;
+use super::plan::{Mode, Service};
 use super::server::Server;
 use super::stream::Stream;
 use super::world::World;
@@ -34,8 +35,13 @@ enum Action {
 const MISTAKES: [Action; 6] =
     [Action::Refuse, Action::Reset, Action::Close, Action::GoAway, Action::HalfBody, Action::Silence];
 
-/// A message in its frame.
-const MESSAGE: &[u8] = b"\0\0\0\0\x01x";
+/// The message of a call, in its frame.
+fn message(call: usize, length: usize) -> Bytes {
+    let mut frame = vec![0];
+    frame.extend_from_slice(&u32::try_from(length).unwrap().to_be_bytes());
+    frame.extend(body_of(call, length));
+    frame.into()
+}
 
 /// The statuses that something here leads to: a server has answered, cancelled the call, was too slow, broke off, or could not be asked.
 const STATUSES: [&str; 5] = ["0", "1", DEADLINE_EXCEEDED, "13", "14"];
@@ -100,13 +106,17 @@ impl Call {
         change(&mut self.history.attempts.borrow_mut()[self.attempt]);
     }
 
+    fn message(&self) -> Bytes {
+        message(self.request, self.history.plan.message)
+    }
+
     /// What the gateway sends as a whole call is the client's.
-    fn check_body(&self) {
-        let read = self.history.attempts.borrow()[self.attempt].read;
-        if read != MESSAGE.len() as u64 {
+    fn check_body(&self, read: &[u8]) {
+        let message = self.message();
+        if read != message {
             self.history.breaks(
                 "an upstream gets the whole body of its request",
-                format_args!("call {}: {read} bytes of {}", self.request, MESSAGE.len()),
+                format_args!("call {}: {} bytes of {}", self.request, read.len(), message.len()),
             );
         }
     }
@@ -126,7 +136,9 @@ async fn handle(
     mut respond: SendResponse<Bytes>,
     mut random: Rng,
 ) -> Option<()> {
-    sleep(Duration::from_millis(random.u64(..200))).await;
+    // Less than the gateway waits for room to send more.
+    let most = call.history.plan.service.write_timeout / 2;
+    sleep(Duration::from_millis(random.u64(..200).min(most))).await;
     match action {
         Action::Refuse => {
             call.change(|attempt| attempt.is_refused = true);
@@ -155,19 +167,21 @@ async fn answer(
     mut respond: SendResponse<Bytes>,
     mut random: Rng,
 ) -> Option<()> {
+    let mut read = Vec::new();
     while let Some(data) = body.data().await {
-        let length = data.ok()?.len();
-        body.flow_control().release_capacity(length).ok()?;
-        call.change(|attempt| attempt.read += length as u64);
+        let data = data.ok()?;
+        body.flow_control().release_capacity(data.len()).ok()?;
+        call.change(|attempt| attempt.read += data.len() as u64);
+        read.extend_from_slice(&data);
     }
-    call.check_body();
+    call.check_body(&read);
     let (id, messages) = (call.request.to_string(), random.usize(..4));
     let response = Response::builder().header("content-type", "application/grpc").header("x-id", &id);
     let response = response.header("x-messages", messages.to_string());
     let mut sending = respond.send_response(response.body(()).ok()?, false).ok()?;
     call.change(|attempt| attempt.has_head = true);
     for _ in 0..messages {
-        sending.send_data(Bytes::from_static(MESSAGE), false).ok()?;
+        sending.send_data(call.message(), false).ok()?;
         sleep(Duration::from_millis(random.u64(..400))).await;
     }
     if action == Action::HalfBody {
@@ -218,7 +232,8 @@ fn check(history: &History, (id, patience): (usize, Duration), status: Option<&s
     }
     let is_early = took + CLOCKS_DIFFER < patience.as_millis() as u64;
     // A timeout of the service has the same status.
-    let has_timed_out = took >= history.plan.service.read_timeout.min(history.plan.service.connect_timeout);
+    let Service { connect_timeout, read_timeout, write_timeout, .. } = history.plan.service;
+    let has_timed_out = took >= connect_timeout.min(read_timeout).min(write_timeout);
     if status == Some(DEADLINE_EXCEEDED) && is_early && !has_timed_out {
         history.breaks("no call ends before its time", format_args!("call {id} after {took} ms"));
     }
@@ -244,9 +259,10 @@ async fn exchange(
     let (response, mut sending) = sender.send_request(request.body(()).ok()?, false).ok()?;
     // Some clients send their message late, or not before their time is over.
     let late = Duration::from_millis(if !is_calm && random.u8(..4) == 0 { random.u64(..5_000) } else { 0 });
+    let message = message(id, history.plan.message);
     let message = spawn_local(async move {
         sleep(late).await;
-        let _ = sending.send_data(Bytes::from_static(MESSAGE), true);
+        let _ = sending.send_data(message, true);
     });
     let _message = AbortOnDrop(message.abort_handle());
     read(history, id, response.await.ok()?).await
@@ -260,20 +276,21 @@ async fn read(history: &History, id: usize, response: Response<RecvStream>) -> O
         history.breaks("a client gets the response to its request", format_args!("{answered} for call {id}"));
     }
     let status = |headers: &HeaderMap| Some(headers.get("grpc-status")?.to_str().ok()?.to_owned());
-    let mut length = 0;
+    let mut received = Vec::new();
     let status = match status(&head.headers) {
         Some(status) => status,
         None => {
             while let Some(data) = body.data().await {
-                let n = data.ok()?.len();
-                body.flow_control().release_capacity(n).ok()?;
-                length += n;
+                let data = data.ok()?;
+                body.flow_control().release_capacity(data.len()).ok()?;
+                received.extend_from_slice(&data);
             }
             status(&body.trailers().await.ok()??)?
         }
     };
-    let whole = number("x-messages").map(|messages| messages * MESSAGE.len());
-    if status == "0" && whole != Some(length) {
+    let whole = number("x-messages").map(|count| message(id, history.plan.message).repeat(count));
+    if status == "0" && whole.as_ref() != Some(&received) {
+        let (length, whole) = (received.len(), whole.map(|whole| whole.len()));
         history
             .breaks("a call that ends well is whole", format_args!("call {id}: {length} bytes of {whole:?}"));
     }

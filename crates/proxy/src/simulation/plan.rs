@@ -19,6 +19,9 @@ pub(super) struct Plan {
     /// All targets that any version of the configuration has.
     pub(super) targets: usize,
     pub(super) service: Service,
+    buffering: Buffering,
+    /// The bytes of a message of gRPC.
+    pub(super) message: usize,
     pub(super) checks: Checks,
     pub(super) outliers: Option<Outliers>,
     pub(super) limits: Limits,
@@ -41,6 +44,13 @@ pub(super) struct Service {
     pub(super) connect_timeout: u64,
     pub(super) read_timeout: u64,
     pub(super) write_timeout: u64,
+}
+
+/// The route's settings of bodies.
+#[derive(Debug, Clone)]
+struct Buffering {
+    request: bool,
+    response: bool,
 }
 
 /// The upstream's health checks.
@@ -112,11 +122,15 @@ impl Plan {
     pub(super) fn of(seed: u64) -> Plan {
         let mut random = random(seed, 1);
         let (is_grpc, targets) = (random.u8(..4) == 0, random.usize(1..=5));
+        // By numbers of their own, so that the rest of each plan is as it would be without them.
+        let mut of_bodies = weir_simulation::random(seed, 5);
         let mut plan = Plan {
             seed,
             is_grpc,
             targets,
             service: service(&mut random),
+            buffering: Buffering { request: of_bodies.bool(), response: of_bodies.bool() },
+            message: if of_bodies.u8(..4) == 0 { of_bodies.usize(..100_000) } else { 1 },
             checks: checks(&mut random),
             outliers: random.bool().then(|| outliers(&mut random)),
             limits: if is_grpc { Limits::default() } else { limits(&mut random) },
@@ -130,7 +144,7 @@ impl Plan {
             faults: faults(&mut random, targets),
             versions: versions(&mut random, targets),
         };
-        // By numbers of its own, so that the rest of each plan is as it would be without this.
+        // So are these.
         if weir_simulation::random(seed, 4).u8(..8) == 0 {
             plan.faults.clear();
         }
@@ -151,13 +165,13 @@ impl Plan {
                 json!({ "id": id(0x80 + target as u128), "upstream": id(0x71), "target": name(target), "weight": weight }),
             )
         };
+        let route = json!({ "id": id(0x61), "paths": ["/"], "service": id(0x51), "protocols": [protocol],
+            "strip_path": !self.is_grpc, "request_buffering": self.buffering.request,
+            "response_buffering": self.buffering.response });
         let plugin = json!({ "id": id(0xf1), "name": "version", "config": { "version": version } });
         Document {
             services: vec![entity(service)],
-            routes: vec![entity(
-                json!({ "id": id(0x61), "paths": ["/"], "service": id(0x51), "protocols": [protocol],
-            "strip_path": !self.is_grpc }),
-            )],
+            routes: vec![entity(route)],
             upstreams: vec![entity(upstream)],
             targets: self.versions[version].targets.iter().map(target).collect(),
             plugins: vec![entity(plugin)],
