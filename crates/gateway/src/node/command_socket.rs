@@ -293,9 +293,12 @@ pub(crate) fn ask(folder: &Path, request: Request) -> Result<Reply, CommandError
 /// How long a node that serves may take to say so.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The longest reply that is read: the node may be of another user than who asks.
+const MAX_REPLY_LEN: u64 = 16 * 1024 * 1024;
+
 fn exchange(stream: &mut BlockingStream, request: &Request) -> io::Result<Reply> {
     stream.write_all(request.line().as_bytes())?;
-    let mut reader = BufReader::new(stream);
+    let mut reader = BufReader::new(stream.take(MAX_REPLY_LEN));
     let mut reply = String::new();
     reader.read_line(&mut reply)?;
     if matches!(request, Request::Quit(_)) {
