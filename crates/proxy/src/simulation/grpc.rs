@@ -49,12 +49,21 @@ const STATUSES: [&str; 5] = ["0", "1", DEADLINE_EXCEEDED, "13", "14"];
 /// The status of a call whose time is over.
 const DEADLINE_EXCEEDED: &str = "4";
 
+/// The longest that a server that answers takes before it reads a call, in milliseconds.
+pub(super) const MAX_PAUSE: u64 = 200;
+
+/// A shorter message is sent whole, without asking for room.
+pub(super) const SENT_AHEAD: usize = 16 * 1024;
+
 /// How much earlier than the gateway's a server's clock may be.
 const CLOCKS_DIFFER: u64 = 10;
 
 /// Serves a connection to its end.
 pub(super) async fn serve(server: Rc<Server>, target: usize, stream: Stream, mut random: Rng) {
-    let Ok(mut http2) = h2::server::handshake(stream).await else { return };
+    let _open = Open::new(&server.history.http2_connections);
+    let mut builder = h2::server::Builder::new();
+    server.history.plan.streams.map(|most| builder.max_concurrent_streams(most));
+    let Ok(mut http2) = builder.handshake(stream).await else { return };
     let served = Rc::new(Cell::new(0));
     while let Some(Ok((request, respond))) = http2.accept().await {
         let action = choose(server.mode.get(), &mut random);
@@ -75,6 +84,22 @@ fn choose(mode: Mode, random: &mut Rng) -> Action {
         Mode::Flaky if random.u8(..3) > 0 => Action::Answer,
         Mode::Silent => Action::Silence,
         _ => random.choice(MISTAKES).unwrap(),
+    }
+}
+
+/// Counts a connection while it is open.
+struct Open<'c>(&'c Cell<usize>);
+
+impl<'c> Open<'c> {
+    fn new(count: &'c Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }
 
@@ -136,9 +161,7 @@ async fn handle(
     mut respond: SendResponse<Bytes>,
     mut random: Rng,
 ) -> Option<()> {
-    // Less than the gateway waits for room to send more.
-    let most = call.history.plan.service.write_timeout / 2;
-    sleep(Duration::from_millis(random.u64(..200).min(most))).await;
+    sleep(Duration::from_millis(random.u64(..MAX_PAUSE))).await;
     match action {
         Action::Refuse => {
             call.change(|attempt| attempt.is_refused = true);
@@ -233,7 +256,9 @@ fn check(history: &History, (id, patience): (usize, Duration), status: Option<&s
     let is_early = took + CLOCKS_DIFFER < patience.as_millis() as u64;
     // A timeout of the service has the same status.
     let Service { connect_timeout, read_timeout, write_timeout, .. } = history.plan.service;
-    let has_timed_out = took >= connect_timeout.min(read_timeout).min(write_timeout);
+    // What is sent without asking for room never waits for it.
+    let for_room = if history.plan.message > SENT_AHEAD { write_timeout } else { u64::MAX };
+    let has_timed_out = took >= connect_timeout.min(read_timeout).min(for_room);
     if status == Some(DEADLINE_EXCEEDED) && is_early && !has_timed_out {
         history.breaks("no call ends before its time", format_args!("call {id} after {took} ms"));
     }

@@ -17,6 +17,8 @@ pub(super) struct History {
     pub(super) requests: RefCell<Vec<Request>>,
     pub(super) attempts: RefCell<Vec<Attempt>>,
     pub(super) links: RefCell<Vec<Rc<Link>>>,
+    /// How many connections of HTTP/2 to targets are open.
+    pub(super) http2_connections: Cell<usize>,
     /// The heads of final responses to requests, as they were read.
     pub(super) answers: RefCell<Vec<Answer>>,
     /// When each version of the configuration was published.
@@ -50,7 +52,7 @@ pub(super) struct Attempt {
     pub(super) ended: Option<u64>,
     /// The connection had served another.
     pub(super) is_reused: bool,
-    /// Bytes of the response that were read.
+    /// Bytes of the response that were read; over HTTP/2, those of the request.
     pub(super) read: u64,
     /// The whole head of the final response was read.
     pub(super) has_head: bool,
@@ -93,6 +95,7 @@ impl History {
             requests: RefCell::default(),
             attempts: RefCell::default(),
             links: RefCell::default(),
+            http2_connections: Cell::default(),
             answers: RefCell::default(),
             published: RefCell::default(),
         })
@@ -174,6 +177,11 @@ impl Link {
         self.served.get() > 0
     }
 
+    /// Whether it was used and waits for another request.
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_used() && self.current.get().is_none() && self.closed.get().is_none()
+    }
+
     fn begin(&self, request: usize, version: usize) {
         let history = &self.history;
         history
@@ -186,6 +194,13 @@ impl Link {
             );
         }
         let is_reused = self.served.get() > 0;
+        let most = history.plan.connection_requests as usize;
+        if most != 0 && self.served.get() >= most {
+            history.breaks(
+                "a connection carries no more requests than it may",
+                format_args!("request {request} behind {most} on connection {}", self.number),
+            );
+        }
         self.current.set(Some(history.attempt(request, self.target, version, is_reused)));
         self.served.set(self.served.get() + 1);
         self.base.set(self.total.get());

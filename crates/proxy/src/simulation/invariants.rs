@@ -119,7 +119,22 @@ pub(super) async fn watch(world: Rc<World>) {
     loop {
         sleep(LOOK).await;
         ejected.check(&world);
+        pools_are_no_larger_than_they_may_be(&world);
         nothing_panics(&world);
+    }
+}
+
+/// Of the connections to a target that have no request, no more are kept than `upstream_keepalive_pool_size`.
+fn pools_are_no_larger_than_they_may_be(World { history, .. }: &World) {
+    let links = history.links.borrow();
+    for target in 0..history.plan.targets {
+        let idle = links.iter().filter(|link| link.target == target && link.is_idle()).count();
+        if idle > history.plan.pool_size {
+            history.breaks(
+                "no more idle connections are kept than the pool holds",
+                format_args!("{idle} to target {target} of {}", history.plan.pool_size),
+            );
+        }
     }
 }
 
@@ -269,8 +284,12 @@ fn old_versions_are_freed(world: &World) {
 fn idle_connections_are_closed(World { history, .. }: &World) {
     let open =
         history.links.borrow().iter().filter(|link| link.is_used() && link.closed.get().is_none()).count();
-    if open > 0 {
-        history.breaks("connections that are idle for too long are closed", format_args!("{open} are open"));
+    let http2 = history.http2_connections.get();
+    if open + http2 > 0 {
+        history.breaks(
+            "connections that are idle for too long are closed",
+            format_args!("{open} of HTTP/1.1 and {http2} of HTTP/2 are open"),
+        );
     }
 }
 

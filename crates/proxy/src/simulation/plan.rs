@@ -1,5 +1,6 @@
 //! What a seed decides before anything happens: the configuration, the load and the faults.
 
+use super::grpc::{MAX_PAUSE, SENT_AHEAD};
 use crate::testing::{entity, id};
 use fastrand::Rng;
 use serde_json::{Value as Json, json};
@@ -22,6 +23,8 @@ pub(super) struct Plan {
     buffering: Buffering,
     /// The bytes of a message of gRPC.
     pub(super) message: usize,
+    /// How many calls a target takes at once on a connection of HTTP/2.
+    pub(super) streams: Option<u32>,
     pub(super) checks: Checks,
     pub(super) outliers: Option<Outliers>,
     pub(super) limits: Limits,
@@ -131,6 +134,7 @@ impl Plan {
             service: service(&mut random),
             buffering: Buffering { request: of_bodies.bool(), response: of_bodies.bool() },
             message: if of_bodies.u8(..4) == 0 { of_bodies.usize(..100_000) } else { 1 },
+            streams: (of_bodies.u8(..4) == 0).then(|| of_bodies.u32(1..=4)),
             checks: checks(&mut random),
             outliers: random.bool().then(|| outliers(&mut random)),
             limits: if is_grpc { Limits::default() } else { limits(&mut random) },
@@ -144,7 +148,11 @@ impl Plan {
             faults: faults(&mut random, targets),
             versions: versions(&mut random, targets),
         };
-        // So are these.
+        if plan.message > SENT_AHEAD {
+            // A healthy target makes room in time.
+            plan.service.write_timeout = plan.service.write_timeout.max(2 * MAX_PAUSE);
+        }
+        // By numbers of its own, too.
         if weir_simulation::random(seed, 4).u8(..8) == 0 {
             plan.faults.clear();
         }

@@ -17,7 +17,7 @@ pub(super) fn no_more_than_allowed(history: &History, attempt: &Attempt, attempt
     let (mut made, mut free) = (0, 0);
     for earlier in earlier(attempt, attempts) {
         made += 1;
-        free += usize::from(earlier.is_reused && earlier.read == 0);
+        free += usize::from(earlier.is_reused && earlier.read == 0 && !earlier.is_refused);
     }
     let retries = history.plan.service.retries;
     if made > retries + free {
