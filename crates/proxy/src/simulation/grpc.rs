@@ -60,12 +60,16 @@ const CLOCKS_DIFFER: u64 = 10;
 
 /// Serves a connection to its end.
 pub(super) async fn serve(server: Rc<Server>, target: usize, stream: Stream, mut random: Rng) {
-    let _open = Open::new(&server.history.http2_connections);
     let mut builder = h2::server::Builder::new();
-    server.history.plan.streams.map(|most| builder.max_concurrent_streams(most));
+    if let Some(most) = server.history.plan.streams {
+        builder.max_concurrent_streams(most);
+    }
     let Ok(mut http2) = builder.handshake(stream).await else { return };
     let served = Rc::new(Cell::new(0));
+    // Not before its first call: until then it may be a probe's.
+    let mut open = None;
     while let Some(Ok((request, respond))) = http2.accept().await {
+        open.get_or_insert_with(|| Open::new(&server.history.http2_connections));
         let action = choose(server.mode.get(), &mut random);
         let call = Call::begin(&server.history, target, &request, &served);
         server.history.note(format_args!("call {} was read by target {target}: {action:?}", call.request));

@@ -17,7 +17,7 @@ pub(super) struct History {
     pub(super) requests: RefCell<Vec<Request>>,
     pub(super) attempts: RefCell<Vec<Attempt>>,
     pub(super) links: RefCell<Vec<Rc<Link>>>,
-    /// How many connections of HTTP/2 to targets are open.
+    /// How many connections of HTTP/2 to targets that have carried a call are open.
     pub(super) http2_connections: Cell<usize>,
     /// The heads of final responses to requests, as they were read.
     pub(super) answers: RefCell<Vec<Answer>>,

@@ -202,7 +202,7 @@ fn every_request_has_ended(World { history, .. }: &World) {
     }
 }
 
-/// A server that says nothing is given up after `read_timeout`, neither before nor later.
+/// A server that says nothing is given up after `read_timeout`, and no later.
 fn silence_ends_in_time(World { history, .. }: &World) {
     let (attempts, requests) = (history.attempts.borrow(), history.requests.borrow());
     let timeout = history.plan.service.read_timeout;

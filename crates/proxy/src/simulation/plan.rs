@@ -148,7 +148,7 @@ impl Plan {
             faults: faults(&mut random, targets),
             versions: versions(&mut random, targets),
         };
-        if plan.message > SENT_AHEAD {
+        if is_grpc && plan.message > SENT_AHEAD {
             // A healthy target makes room in time.
             plan.service.write_timeout = plan.service.write_timeout.max(2 * MAX_PAUSE);
         }
