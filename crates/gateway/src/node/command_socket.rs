@@ -312,6 +312,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_reply_without_an_end_is_given_up() {
+        let (mut asking, mut node) = BlockingStream::pair().unwrap();
+        let endless = std::thread::spawn(move || while node.write_all(&[b'x'; 64 * 1024]).is_ok() {});
+        assert!(exchange(&mut asking, &Request::Health).is_err());
+        drop(asking);
+        endless.join().unwrap();
+    }
+
+    #[test]
     fn requests_are_read_as_they_are_written() {
         let quit = |timeout, delay| Request::Quit(Quit { timeout, delay });
         let requests = [
